@@ -1,0 +1,115 @@
+/*
+ * The catalog: every metric family as data. Its language is described in schemas/catalog/README.md.
+ *
+ * The agent compiles feeds into a plan (agent/plan.h); the hub takes type, help, unit, semantic and role scope.
+ */
+#ifndef SB_CATALOG_H
+#define SB_CATALOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bounds.h"
+#include "err.h"
+#include "expo.h"
+#include "feed.h"
+
+enum sb_semantic {
+#define SEMANTIC(name, how) SB_SEMANTIC_##name,
+#include "semantics.def"
+#undef SEMANTIC
+    SB_SEMANTIC_COUNT
+};
+
+/* What "aggregate" means: counters and sums of gauges, mean and max over live sources, info gauges kept, buckets merged. */
+enum sb_aggregate { SB_AGGREGATE_SUM, SB_AGGREGATE_MEAN, SB_AGGREGATE_MAX, SB_AGGREGATE_INFO, SB_AGGREGATE_MERGE };
+
+const char *sb_semantic_text(enum sb_semantic semantic);
+bool sb_semantic_parse(const char *text, size_t len, enum sb_semantic *out);
+enum sb_aggregate sb_semantic_aggregate(enum sb_semantic semantic);
+/* What a family gets that says nothing: counter, state_gauge, histogram. */
+enum sb_semantic sb_semantic_of_type(enum sb_type type);
+
+enum { SB_ROLES_MAX = 8 };
+
+/* An own label whose values are enumerated: they exist from the start. */
+struct sb_values {
+    const char *label;
+    const char *count_from; /* "path.in.config" of a number n (values 0..n-1), or NULL: */
+    const char *const *values;
+    const double *initial; /* of gauges: the value each starts with; NULL: 0 */
+    size_t n;
+};
+
+struct sb_family {
+    const char *name; /* as exposed in text format 0.0.4 */
+    const char *help;
+    const char *unit; /* NULL: none */
+    enum sb_type type;
+    enum sb_semantic semantic;
+    const char *role_scope[SB_ROLES_MAX];
+    size_t n_role_scope; /* 0: all roles */
+    bool is_per_publisher;   /* scope: publisher; belongs to the front-end source */
+    const char *feature;     /* condition, or NULL */
+    const char *bucket_set;  /* histograms */
+    const char *info;        /* name of the info sample that feeds it, or NULL */
+    const struct sb_values *values;
+    size_t n_values;
+    const struct sb_feed *feeds; /* none: fed by observations alone */
+    size_t n_feeds;
+    const char *file; /* where it is written, for messages */
+    size_t line;
+};
+
+struct sb_feature {
+    const char *name;
+    const char *path;       /* into the hello's config */
+    const char *const *in;  /* n_in texts, one of which the value must equal; none: it must be true */
+    size_t n_in;
+};
+
+struct sb_bucket_set {
+    const char *name;
+    struct sb_bounds *bounds;
+};
+
+struct sb_root {
+    const char *name; /* the short name that paths start with */
+    const char *path; /* record type, then keys: "step.scheduler_stats" */
+};
+
+struct sb_catalog {
+    const struct sb_family *families;
+    size_t n_families;
+    const struct sb_feature *features;
+    size_t n_features;
+    const struct sb_bucket_set *bucket_sets;
+    size_t n_bucket_sets;
+    const struct sb_root *roots;
+    size_t n_roots;
+};
+
+struct sb_catalog_file {
+    const char *name; /* for messages */
+    const char *text;
+    size_t len;
+};
+
+/* The files of schemas/catalog, embedded at build time, in name order. */
+extern const struct sb_catalog_file sb_catalog_embedded[];
+extern const size_t sb_catalog_embedded_count;
+
+/*
+ * Reads and checks the files, in order, as one catalog: every family's feeds, references and names.
+ * Returns NULL with *err set; the text is "file:line: reason".
+ */
+struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n, struct sb_err *err) SB_CHECK;
+void sb_catalog_destroy(struct sb_catalog **self_p);
+
+/* By exposed name; NULL when there is none. */
+const struct sb_family *sb_catalog_family(const struct sb_catalog *self, const char *name, size_t len);
+const struct sb_feature *sb_catalog_feature(const struct sb_catalog *self, const char *name);
+const struct sb_bucket_set *sb_catalog_bucket_set(const struct sb_catalog *self, const char *name);
+
+#endif

@@ -1,0 +1,19 @@
+/* Endpoints as they are written in settings, and binding them safely. */
+#ifndef SB_ENDPOINT_H
+#define SB_ENDPOINT_H
+
+#include <stddef.h>
+
+#include "err.h"
+
+enum { SB_ENDPOINT_MAX = 256 };
+
+/*
+ * Binds a ZeroMQ socket (void * as libzmq has it). For ipc: makes sure no other process is bound there (an exclusive lock on
+ * PATH.lock, since a second bind would silently take the endpoint over), and sets the file's mode to 0660.
+ * *lock_fd gets the lock's descriptor (-1 for tcp), the caller closes it after the socket.
+ * Errors: SB_FORMAT (neither ipc:// nor tcp://), SB_FULL (another process holds it), SB_IO with the system's reason.
+ */
+enum sb_rc sb_endpoint_bind(void *socket, const char *endpoint, int *lock_fd, struct sb_err *err) SB_CHECK;
+
+#endif
