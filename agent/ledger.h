@@ -1,0 +1,190 @@
+/*
+ * The ledger: everything that this node has counted.
+ *
+ * Families and series are shared by all contributions; each contribution is one row of doubles over the series'
+ * cells, counted from zero (see "contribution" in docs/architecture.md). The ledger knows no sockets and no clock.
+ */
+#ifndef AGENT_LEDGER_H
+#define AGENT_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bounds.h"
+#include "common/buf.h"
+#include "common/catalog.h"
+#include "common/err.h"
+#include "common/labels.h"
+
+enum {
+    AGENT_SERIES_OF_SOURCE_MAX = 10000, /* more are folded into one labelled _overflow */
+    AGENT_CELLS_MAX = 1 << 20,          /* of all series of this agent */
+    AGENT_FAMILIES_MAX = 4096,
+    AGENT_CONTRIBUTIONS_MAX = 4096,
+    AGENT_INPUTS_MAX = 16, /* roots of the catalog */
+};
+
+#define AGENT_NONE UINT32_MAX
+
+/* One id a pair of name and bounds. */
+struct agent_family {
+    char *name;
+    char *help;
+    char *unit; /* NULL: none */
+    enum sb_type type;
+    enum sb_semantic semantic;
+    bool is_in_catalog;       /* else help, semantic and unit travel to the hub */
+    struct sb_bounds *bounds; /* histograms, else NULL */
+    uint64_t refused;         /* samples of wrong type or impossible value */
+};
+
+struct agent_series {
+    uint32_t family;            /* index */
+    uint32_t first;             /* its first cell; a counter or gauge has one, a histogram bounds->n + 2 (hub-wire.md) */
+    uint32_t n;                 /* cells */
+    struct sb_labelset *labels; /* own labels */
+};
+
+/* A gauge sample; it is present while its generation is that of its input. */
+struct agent_gauge {
+    double value;
+    uint32_t cell;
+    uint32_t input;
+    uint32_t generation;
+};
+
+/* What replaces samples as one: a root of the catalog, or all observations of one gauge family. */
+struct agent_input {
+    uint32_t key; /* root index, or AGENT_INPUTS_MAX + family index */
+    uint32_t generation; /* 0: nothing yet */
+    double time;     /* of the latest, by its host's monotonic clock, seconds */
+    uint32_t host;   /* whose clock (see struct agent_moment) */
+    double shift;    /* seconds to add to compare with other hosts' times */
+};
+
+/* When a record was made. */
+struct agent_moment {
+    double time;    /* its host's monotonic clock, seconds */
+    uint32_t host;  /* equal numbers: one clock, compared as they are */
+    double shift;   /* added before times of different hosts are compared: the smallest arrival minus send seen */
+    int64_t arrival_ms; /* this host's monotonic clock */
+};
+
+struct agent_contribution {
+    uint32_t index; /* in the ledger's table; reused after agent_ledger_forget */
+    uint64_t epoch; /* never reused in a lineage */
+    bool is_front_end;
+    struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
+    struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip, extra labels */
+    uint64_t shape;               /* hash of the bucket bounds it is counted under */
+
+    double *live;      /* a cell each, up to n_cells */
+    double *staged;    /* the same as of the last agent_ledger_stage */
+    uint32_t n_cells;
+    uint32_t n_series;
+    uint32_t *series;    /* those it has, in the order in which they came */
+    uint32_t n_staged_series; /* how many of them the staged row holds */
+    uint8_t *has;        /* bitmap by series */
+    uint32_t cap_series, cap_has;
+
+    struct agent_gauge *gauges;
+    uint32_t n_gauges, cap_gauges;
+    struct agent_input *inputs;
+    uint32_t n_inputs, cap_inputs;
+    bool is_gauge_changed; /* since the last agent_contribution_publish */
+    int64_t snapshot_ms;   /* arrival of the latest snapshot (of any input); -1: none yet */
+
+    /* What is shown to hubs: set by agent_contribution_publish. */
+    uint32_t *shown_cells;
+    double *shown_values;
+    uint32_t n_shown, cap_shown;
+    uint64_t shown_version; /* rises with each publish */
+    int64_t shown_ms;       /* snapshot_ms of what is shown */
+
+    /* Liveness: kept by publishers.c. */
+    bool is_live;
+    bool is_ended;
+    int64_t alive_ms; /* the last sign of life, this host's monotonic clock */
+    int64_t ended_ms;
+};
+
+struct agent_ledger;
+
+struct agent_ledger_counters {
+    uint64_t overflows;     /* label sets folded into _overflow */
+    uint64_t limit_hits;    /* families, series or contributions refused for a limit */
+    uint64_t clashes;       /* families refused since their names clash with another's */
+};
+
+/* labelsets is borrowed for the ledger's life. NULL: out of memory. */
+struct agent_ledger *agent_ledger_new(struct sb_labelsets *labelsets) SB_CHECK;
+void agent_ledger_destroy(struct agent_ledger **self_p);
+
+struct sb_labelsets *agent_ledger_labelsets(struct agent_ledger *self);
+struct sb_text_faults *agent_ledger_text_faults(struct agent_ledger *self);
+struct agent_ledger_counters *agent_ledger_counters(struct agent_ledger *self);
+
+/*
+ * The index of a family, made on first use. Strings are copied; *bounds_p is taken (and nulled) in every case.
+ * AGENT_NONE with *err: SB_INVAL when the name clashes with another family's names (of two, the catalog's wins, else the first),
+ * or its type differs from before; SB_FULL; SB_NOMEM.
+ */
+struct agent_family_spec {
+    const char *name;
+    const char *help;
+    const char *unit;
+    enum sb_type type;
+    enum sb_semantic semantic;
+    bool is_in_catalog;
+};
+uint32_t agent_ledger_family(struct agent_ledger *self, const struct agent_family_spec *spec,
+                             struct sb_bounds **bounds_p, struct sb_err *err) SB_CHECK;
+
+/* Names of the catalog are taken from the start, whether used or not: call once after new. */
+enum sb_rc agent_ledger_reserve(struct agent_ledger *self, const struct sb_catalog *catalog, struct sb_err *err) SB_CHECK;
+
+/* The contribution with these labels and bounds, made on first use (is_live false, alive_ms 0). Label sets are shared, not
+ * taken. NULL with *err: SB_FULL, SB_NOMEM. *is_new may be NULL. */
+struct agent_contribution *agent_ledger_contribution(struct agent_ledger *self, bool is_front_end,
+                                                     struct sb_labelset *source, struct sb_labelset *identity,
+                                                     uint64_t shape, bool *is_new, struct sb_err *err) SB_CHECK;
+
+/* The series of a family with these own labels, made known to the contribution (all its cells 0). Over the limits it is the
+ * one whose values are all "_overflow"; AGENT_NONE when not even that fits. */
+uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
+                                const struct sb_label_draft *labels) SB_CHECK;
+
+/* The gauge of a series (made on first use): index into to->gauges, AGENT_NONE when out of memory. */
+uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input) SB_CHECK;
+
+/* The input with this key (made on first use): index into to->inputs, AGENT_NONE when out of memory. */
+uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key) SB_CHECK;
+
+/* True when a snapshot of this moment is not older than what the input holds: then its samples so far are gone, and
+ * the caller sets those of the new one. */
+bool agent_input_begin(struct agent_contribution *to, uint32_t input, const struct agent_moment *when);
+
+/* Copies the present gauges to what is shown; none at all when it is not live. False: out of memory, nothing changed. */
+bool agent_contribution_publish(struct agent_contribution *self) SB_CHECK;
+
+/* Walking: indexes are stable, contributions[i] may be NULL (forgotten). */
+uint32_t agent_ledger_n_families(const struct agent_ledger *self);
+struct agent_family *agent_ledger_family_at(const struct agent_ledger *self, uint32_t index);
+uint32_t agent_ledger_n_series(const struct agent_ledger *self);
+const struct agent_series *agent_ledger_series_at(const struct agent_ledger *self, uint32_t index);
+uint32_t agent_ledger_n_cells(const struct agent_ledger *self);
+uint32_t agent_ledger_n_contributions(const struct agent_ledger *self);
+struct agent_contribution *agent_ledger_contribution_at(const struct agent_ledger *self, uint32_t index);
+
+/* Frees a contribution and its place in the table. Bindings to it must be gone. */
+void agent_ledger_forget(struct agent_ledger *self, uint32_t index);
+
+/* Copies every live row to its staged row: what a commit holds. */
+void agent_ledger_stage(struct agent_ledger *self);
+
+/* The staged totals, with families, series, identities and the next epoch, as one msgpack value; and back into a new, empty
+ * ledger. Load errors: SB_FORMAT with where; the ledger is then to be thrown away. Gauges are not kept. */
+void agent_ledger_save(struct agent_ledger *self, struct sb_buf *out);
+enum sb_rc agent_ledger_load(struct agent_ledger *self, struct sb_mp *from, struct sb_err *err) SB_CHECK;
+
+#endif
