@@ -3,6 +3,7 @@
 #define SB_BUF_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -24,7 +25,13 @@ void sb_buf_clear(struct sb_buf *self);
 
 /* Room for n more bytes at data + len (len is the caller's to raise), or NULL: over the limit or out of
  * memory, and is_overflow is set. */
-uint8_t *sb_buf_reserve(struct sb_buf *self, size_t n);
+uint8_t *sb_buf_grow(struct sb_buf *self, size_t n); /* the slow path of: */
+static inline uint8_t *sb_buf_reserve(struct sb_buf *self, size_t n)
+{
+    if (n < self->cap - self->len && n <= self->max - self->len)
+        return self->data + self->len;
+    return sb_buf_grow(self, n);
+}
 
 /* Appending. A refusal sets is_overflow; check that once at the end instead of every call. */
 void sb_buf_put(struct sb_buf *self, const void *bytes, size_t n);

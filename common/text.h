@@ -14,13 +14,13 @@ enum {
 
 /* What was done to texts so far: one counter a limit, shown by the daemon's own metrics. */
 struct sb_text_faults {
-    uint64_t replaced; /* texts with bytes that are not UTF-8, each bad byte replaced by U+FFFD */
+    uint64_t replaced; /* texts with bytes that are not UTF-8, each bad piece replaced by one U+FFFD */
     uint64_t cut;      /* texts longer than the limit */
 };
 
 /*
- * Copies n bytes to out as valid UTF-8 of at most max bytes (out holds max + 1) and adds a NUL. NUL bytes inside count as
- * invalid. Returns the length. Faults are counted in *faults (may be NULL).
+ * Copies n bytes to out as valid UTF-8 of at most max bytes (out holds max + 1) and adds a NUL. NUL bytes inside count
+ * as invalid. Returns the length. Faults are counted in *faults (may be NULL).
  */
 size_t sb_text_clean(char *out, size_t max, const char *bytes, size_t n, struct sb_text_faults *faults);
 
