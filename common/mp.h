@@ -7,8 +7,10 @@
 #ifndef SB_MP_H
 #define SB_MP_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "buf.h"
 #include "err.h"
@@ -52,22 +54,23 @@ bool sb_slice_is(struct sb_slice slice, const char *text);
 enum sb_mp_type sb_mp_peek(const struct sb_mp *self);
 
 /*
- * Checks that `n` bytes are exactly one well-formed value, no deeper than depth_max, with str or bin keys in every
- * map... (any scalar key is accepted). One skip walk; after it all reads of that value succeed if their types fit.
- * Errors: SB_FORMAT (cut, trailing bytes, 0xc1), SB_FULL (too deep). The text says at which byte.
+ * Checks that `n` bytes are exactly one well-formed value, nested no deeper than depth_max (at most SB_MP_DEPTH_MAX; a
+ * scalar has depth 0, an array or map one more than what it holds). Keys of maps may be any scalar, no array or map.
+ * One walk that skips; after it every read of that value succeeds if the type fits.
+ * Errors: SB_FORMAT (cut, bytes left over, 0xc1, a bad key), SB_FULL (too deep). The text says at which byte.
  */
 enum sb_rc sb_mp_validate(const void *bytes, size_t n, unsigned depth_max, struct sb_err *err) SB_CHECK;
 
 /* Each reads one value of that type and moves on; false (cursor unmoved) if it is of another type or cut. */
 bool sb_mp_nil(struct sb_mp *self) SB_CHECK;
 bool sb_mp_bool(struct sb_mp *self, bool *out) SB_CHECK;
-bool sb_mp_uint(struct sb_mp *self, uint64_t *out) SB_CHECK;
+static inline bool sb_mp_uint(struct sb_mp *self, uint64_t *out) SB_CHECK;
 /* Integers of either sign, floats and bools (true is 1), as a double: what Python calls a number. */
-bool sb_mp_number(struct sb_mp *self, double *out) SB_CHECK;
-bool sb_mp_str(struct sb_mp *self, struct sb_slice *out) SB_CHECK;
+static inline bool sb_mp_number(struct sb_mp *self, double *out) SB_CHECK;
+static inline bool sb_mp_str(struct sb_mp *self, struct sb_slice *out) SB_CHECK;
 bool sb_mp_bin(struct sb_mp *self, struct sb_slice *out) SB_CHECK;
-bool sb_mp_array(struct sb_mp *self, uint32_t *n) SB_CHECK; /* then n values follow */
-bool sb_mp_map(struct sb_mp *self, uint32_t *n) SB_CHECK;   /* then n pairs follow */
+static inline bool sb_mp_array(struct sb_mp *self, uint32_t *n) SB_CHECK; /* then n values follow */
+static inline bool sb_mp_map(struct sb_mp *self, uint32_t *n) SB_CHECK;   /* then n pairs follow */
 /* Steps over one value of any type; false if it is cut, malformed or nested deeper than SB_MP_DEPTH_MAX. */
 bool sb_mp_skip(struct sb_mp *self) SB_CHECK;
 
@@ -81,5 +84,68 @@ void sb_mp_put_slice(struct sb_buf *buf, struct sb_slice slice); /* as str */
 void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n);
 void sb_mp_put_array(struct sb_buf *buf, uint32_t n);
 void sb_mp_put_map(struct sb_buf *buf, uint32_t n);
+
+/* The short encodings, which nearly all values have, are read in place; the others by these. */
+bool sb_mp_uint_any(struct sb_mp *self, uint64_t *out) SB_CHECK;
+bool sb_mp_number_any(struct sb_mp *self, double *out) SB_CHECK;
+bool sb_mp_str_any(struct sb_mp *self, struct sb_slice *out) SB_CHECK;
+bool sb_mp_array_any(struct sb_mp *self, uint32_t *n) SB_CHECK;
+bool sb_mp_map_any(struct sb_mp *self, uint32_t *n) SB_CHECK;
+
+static inline bool sb_mp_uint(struct sb_mp *self, uint64_t *out)
+{
+    if (self->at == self->end || *self->at > 0x7f)
+        return sb_mp_uint_any(self, out);
+    *out = *self->at++;
+    return true;
+}
+
+/* The double whose eight big-endian bytes follow. */
+static inline double sb_mp_double_at(const uint8_t *at)
+{
+    uint64_t bits;
+    memcpy(&bits, at, sizeof bits);
+    bits = be64toh(bits);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline bool sb_mp_number(struct sb_mp *self, double *out)
+{
+    if (self->end - self->at < 9 || *self->at != 0xcb)
+        return sb_mp_number_any(self, out);
+    *out = sb_mp_double_at(self->at + 1);
+    self->at += 9;
+    return true;
+}
+
+static inline bool sb_mp_str(struct sb_mp *self, struct sb_slice *out)
+{
+    if (self->at == self->end || (*self->at & 0xe0) != 0xa0)
+        return sb_mp_str_any(self, out);
+    const size_t len = *self->at & 0x1f;
+    if (len >= (size_t) (self->end - self->at))
+        return false;
+    *out = (struct sb_slice){.at = (const char *) self->at + 1, .len = len};
+    self->at += 1 + len;
+    return true;
+}
+
+static inline bool sb_mp_array(struct sb_mp *self, uint32_t *n)
+{
+    if (self->at == self->end || (*self->at & 0xf0) != 0x90)
+        return sb_mp_array_any(self, n);
+    *n = *self->at++ & 0x0f;
+    return true;
+}
+
+static inline bool sb_mp_map(struct sb_mp *self, uint32_t *n)
+{
+    if (self->at == self->end || (*self->at & 0xf0) != 0x80)
+        return sb_mp_map_any(self, n);
+    *n = *self->at++ & 0x0f;
+    return true;
+}
 
 #endif
