@@ -1,0 +1,238 @@
+#include "num.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double two_to_53 = 9007199254740992.0;
+
+/* From here to there fractions have a point, else an exponent. */
+#define DECIMAL_LEAST 1e-4
+#define DECIMAL_BELOW 1e15
+
+static size_t put(char out[SB_NUM_MAX], const char *text)
+{
+    const size_t len = strlen(text);
+    memcpy(out, text, len + 1);
+    return len;
+}
+
+/* The decimal digits of a number, two a step; returns how many. */
+static size_t put_digits(char *out, uint64_t number)
+{
+    static const char pairs[] =
+        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243"
+        "4445464748495051525354555657585960616263646566676869707172737475767778798081828384858687"
+        "888990919293949596979899";
+    char digits[20];
+    size_t at = sizeof digits;
+    while (number >= 100) {
+        at -= 2;
+        memcpy(digits + at, pairs + 2 * (number % 100), 2);
+        number /= 100;
+    }
+    if (number >= 10) {
+        at -= 2;
+        memcpy(digits + at, pairs + 2 * number, 2);
+    } else {
+        digits[--at] = (char) ('0' + number);
+    }
+    memcpy(out, digits + at, sizeof digits - at);
+    return sizeof digits - at;
+}
+
+/*
+ * value as whole / 10^decimals, if that reads back equal: with both exact doubles the division is what a correct reader
+ * computes. Tried with 15 digits (enough for every number that people and most engines write), then 16.
+ */
+static size_t put_decimal(char *out, double value)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+    enum { DIGITS = 15, LEAST = 4 };
+    if (value < DECIMAL_LEAST || value >= DECIMAL_BELOW)
+        return 0;
+
+    size_t decimals = DIGITS + LEAST - 1;
+    if (value >= 1) {
+        size_t before = 1;
+        while (value >= powers[before])
+            before++;
+        decimals = DIGITS - before;
+    } else {
+        while (value * powers[decimals] >= 1e15)
+            decimals--;
+    }
+
+    double whole = nearbyint(value * powers[decimals]);
+    if (whole / powers[decimals] != value) {
+        decimals++;
+        whole = nearbyint(value * powers[decimals]);
+        if (whole >= two_to_53 || whole / powers[decimals] != value)
+            return 0;
+    }
+
+    uint64_t number = (uint64_t) whole;
+    while (decimals > 0 && number % 10 == 0) {
+        number /= 10;
+        decimals--;
+    }
+    char digits[24];
+    const size_t n = put_digits(digits, number);
+    if (n > decimals) {
+        const size_t before = n - decimals;
+        memcpy(out, digits, before);
+        out[before] = '.';
+        memcpy(out + before + 1, digits + before, decimals);
+        return n + 1;
+    }
+    memcpy(out, "0.00000", 2 + decimals - n);
+    memcpy(out + 2 + decimals - n, digits, n);
+    return 2 + decimals;
+}
+
+/* Does number * 10^exponent read back as value? */
+static bool reads_back(uint64_t number, int exponent, double value)
+{
+    char text[2 * SB_NUM_MAX];
+    snprintf(text, sizeof text, "%" PRIu64 "e%d", number, exponent);
+    return strtod(text, NULL) == value;
+}
+
+/*
+ * The fewest digits that read back equal, at least `least` of them, as Python's repr has them; *exponent is that of the
+ * first digit.
+ */
+static size_t shortest(char digits[SB_NUM_MAX], double size, int least, int *exponent)
+{
+    enum { MOST = 17 }; /* enough for any double */
+    int unused;
+    const bool is_power_of_two = frexp(size, &unused) == 0.5;
+    uint64_t number = 0;
+    for (int n = least; n <= MOST; n++) {
+        char text[SB_NUM_MAX];
+        snprintf(text, sizeof text, "%.*e", n - 1, size);
+        number = 0;
+        const char *at = text;
+        for (; *at != 'e'; at++)
+            number = *at == '.' ? number : 10 * number + (uint64_t) (*at - '0');
+        *exponent = (int) strtol(at + 1, NULL, 10);
+
+        if (n == MOST || strtod(text, NULL) == size)
+            break;
+        /* Below a power of two doubles are twice as dense as above: the farther neighbour may be the one that reads
+         * back. */
+        if (is_power_of_two && reads_back(number + 1, *exponent - n + 1, size)) {
+            number++;
+            break;
+        }
+    }
+    return put_digits(digits, number);
+}
+
+/* d, d.ddd with an exponent of two digits at least. */
+static size_t put_exponent(char *out, const char *digits, size_t n, int exponent)
+{
+    size_t len = 0;
+    out[len++] = digits[0];
+    if (n > 1) {
+        out[len++] = '.';
+        memcpy(out + len, digits + 1, n - 1);
+        len += n - 1;
+    }
+    return len + (size_t) snprintf(out + len, SB_NUM_MAX - 1 - len, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+}
+
+/* Digits with a point and at least one digit on each side. */
+static size_t put_point(char *out, const char *digits, size_t n, int exponent)
+{
+    size_t len = 0;
+    if (exponent < 0) {
+        out[len++] = '0';
+        out[len++] = '.';
+        for (int i = -1; i > exponent; i--)
+            out[len++] = '0';
+        memcpy(out + len, digits, n);
+        return len + n;
+    }
+    const size_t before = (size_t) exponent + 1;
+    for (size_t i = 0; i < before; i++)
+        out[len++] = i < n ? digits[i] : '0';
+    out[len++] = '.';
+    if (n <= before) {
+        out[len++] = '0';
+        return len;
+    }
+    memcpy(out + len, digits + before, n - before);
+    return len + n - before;
+}
+
+static size_t put_fraction(char out[SB_NUM_MAX], double value)
+{
+    const bool is_negative = value < 0;
+    const double size = fabs(value);
+    if (is_negative)
+        *out++ = '-';
+    size_t len = put_decimal(out, size);
+    if (len == 0) {
+        const bool was_tried = size >= DECIMAL_LEAST && size < DECIMAL_BELOW; /* with up to 15 digits */
+        const bool is_subnormal = size < DBL_MIN;
+        char digits[SB_NUM_MAX];
+        int exponent;
+        const size_t n = shortest(digits, size, was_tried ? 16 : is_subnormal ? 1 : 15, &exponent);
+        size_t kept = n;
+        while (kept > 1 && digits[kept - 1] == '0')
+            kept--;
+        len = was_tried ? put_point(out, digits, kept, exponent) : put_exponent(out, digits, kept, exponent);
+    }
+    out[len] = '\0';
+    return is_negative + len;
+}
+
+size_t sb_num_value(char out[SB_NUM_MAX], double value)
+{
+    if (isnan(value))
+        return put(out, "NaN");
+    if (isinf(value))
+        return put(out, value > 0 ? "+Inf" : "-Inf");
+
+    const double size = fabs(value);
+    if (size >= two_to_53 || size != (double) (uint64_t) size)
+        return put_fraction(out, value);
+    const bool is_negative = value < 0;
+    if (is_negative)
+        out[0] = '-';
+    const size_t len = is_negative + put_digits(out + is_negative, (uint64_t) size);
+    out[len] = '\0';
+    return len;
+}
+
+size_t sb_num_le(char out[SB_NUM_MAX], double value)
+{
+    if (isnan(value))
+        return put(out, "NaN");
+    if (isinf(value))
+        return put(out, value > 0 ? "+Inf" : "-Inf");
+
+    char digits[SB_NUM_MAX];
+    int exponent;
+    const size_t n = shortest(digits, fabs(value), 1, &exponent);
+    const bool is_negative = signbit(value);
+    if (is_negative)
+        out[0] = '-';
+
+    /* Python's repr has a point from 1e-4 to below 1e16; prometheus_client takes it away again from 1e6 on, as Go does,
+     * but only for positive numbers. */
+    const int point_below = is_negative ? 16 : 6;
+    size_t len = is_negative;
+    if (exponent >= -4 && exponent < point_below)
+        len += put_point(out + len, digits, n, exponent);
+    else
+        len += put_exponent(out + len, digits, n, exponent);
+    out[len] = '\0';
+    return len;
+}
