@@ -34,7 +34,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(look: Callable[[], T], what: str, limit_s: float = 15.0) -> T:
+def wait_for(look: Callable[[], T], what: str, limit_s: float = 15.0, every_s: float = POLL_S) -> T:
     """Asks until the answer is true in Python's sense, and returns it."""
     end = time.monotonic() + limit_s
     while True:
@@ -43,7 +43,7 @@ def wait_for(look: Callable[[], T], what: str, limit_s: float = 15.0) -> T:
             return answer
         if time.monotonic() >= end:
             raise DaemonError(f"not within {limit_s:g} s: {what}")
-        time.sleep(POLL_S)
+        time.sleep(every_s)
 
 
 def http_get(port: int, path: str, headers: dict[str, str] | None = None) -> tuple[int, dict[str, str], bytes]:
@@ -212,9 +212,14 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add_node(self, name: str = "node-a", flags: list[str] | None = None) -> Node:
+    def plan_node(self, name: str = "node-a", flags: list[str] | None = None) -> Node:
+        """A node whose agent has not been started."""
         node = Node(self.folder, self.binaries, self.hub_endpoint, name, flags or [])
         self.nodes.append(node)
+        return node
+
+    def add_node(self, name: str = "node-a", flags: list[str] | None = None) -> Node:
+        node = self.plan_node(name, flags)
         node.agent.start().wait_ready()
         return node
 
