@@ -1,0 +1,147 @@
+#include "hub/http_api.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A scrape that a client is taking. */
+struct stream {
+    struct hub_api *api;
+    struct hub_scrape *scrape;
+};
+
+static double cpu_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+static void put_own(void *arg, const struct sb_expo *expo)
+{
+    struct hub_api *api = arg;
+    struct hub_own own = {.store = api->store, .scrapes_open = api->scrapes_open, .render_s = api->render_s};
+    memcpy(own.scrapes, api->scrapes, sizeof own.scrapes);
+    api->fill(api->fill_arg, &own);
+    hub_own_render(&own, expo);
+}
+
+static bool next_piece(void *state, struct sb_buf *out)
+{
+    struct stream *stream = state;
+    double before = cpu_s();
+    bool has_more = hub_scrape_next(stream->scrape, out);
+    stream->api->render_s += cpu_s() - before;
+    return has_more;
+}
+
+static void close_stream(void *state)
+{
+    struct stream *stream = state;
+    stream->api->scrapes_open--;
+    hub_scrape_destroy(&stream->scrape);
+    free(stream);
+}
+
+static void refuse(struct sb_http_response *response, unsigned status, const char *text)
+{
+    response->status = status;
+    sb_buf_put_text(response->body, text);
+    sb_buf_put_byte(response->body, '\n');
+}
+
+static void refuse_view(const struct hub_api *api, struct sb_http_response *response, const char *name)
+{
+    response->status = 400;
+    sb_buf_printf(response->body, "no view is called '%.100s'; type is one of:", name);
+    for (size_t i = 0; i < api->store->n_views; i++)
+        sb_buf_printf(response->body, "%s %s", i ? "," : "", api->store->views[i].spec->name);
+    sb_buf_put_byte(response->body, '\n');
+}
+
+/* The view that the query names; NULL, and the answer is written. */
+static const struct hub_view *asked_view(const struct hub_api *api, const struct sb_http_request *request,
+                                         struct sb_http_response *response)
+{
+    const char *name = "full";
+    bool is_asked = false;
+    for (size_t i = 0; i < request->n_query; i++) {
+        if (strcmp(request->query[i].name, "type") != 0 || is_asked) {
+            response->status = 400;
+            sb_buf_printf(response->body, "parameter '%.100s' is %s; there is: type\n", request->query[i].name,
+                          is_asked && strcmp(request->query[i].name, "type") == 0 ? "there twice" : "not known");
+            return NULL;
+        }
+        is_asked = true;
+        name = request->query[i].value;
+    }
+    const struct hub_view *view = hub_store_view(api->store, name);
+    if (!view)
+        refuse_view(api, response, name);
+    return view;
+}
+
+static void on_metrics(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+{
+    struct hub_api *api = arg;
+    const struct hub_view *view = asked_view(api, request, response);
+    if (!view)
+        return;
+    if (api->scrapes_open >= HUB_SCRAPES_MAX) {
+        api->store->counters->limits[HUB_LIMIT_scrapes]++;
+        refuse(response, 503, "too many scrapes at once");
+        return;
+    }
+    enum sb_expo_format format = sb_expo_negotiate(request->accept);
+    struct stream *stream = calloc(1, sizeof *stream);
+    struct hub_scrape *scrape = hub_scrape_new(api->store, view, format, view->spec->has_own ? put_own : NULL, api);
+    if (!stream || !scrape) {
+        free(stream);
+        hub_scrape_destroy(&scrape);
+        refuse(response, 503, "out of memory");
+        return;
+    }
+    *stream = (struct stream){.api = api, .scrape = scrape};
+    api->scrapes_open++;
+    api->scrapes[view - api->store->views]++;
+    response->content_type = sb_expo_content_type(format);
+    response->stream = (struct sb_http_stream){.next = next_piece, .close = close_stream, .state = stream};
+}
+
+static void on_healthz(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+{
+    (void) arg;
+    (void) request;
+    sb_buf_put_text(response->body, "alive\n");
+}
+
+static void on_readyz(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+{
+    (void) arg;
+    (void) request;
+    sb_buf_put_text(response->body, "ready\n");
+}
+
+static void on_index(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+{
+    (void) request;
+    const struct hub_api *api = arg;
+    sb_buf_put_text(response->body, "statsbus-hub " STATSBUS_VERSION "\n\n");
+    for (size_t i = 0; i < api->store->n_views; i++) {
+        const struct hub_view *view = &api->store->views[i];
+        sb_buf_printf(response->body, "/metrics?type=%s  one row for each", view->spec->name);
+        for (uint32_t label = 0; label < view->n_labels; label++)
+            sb_buf_printf(response->body, "%s %s", label ? "," : "", view->labels[label]);
+        sb_buf_put_byte(response->body, '\n');
+    }
+    sb_buf_put_text(response->body, "/metrics  the same as type=full\n/healthz  the process lives\n"
+                                    "/readyz  its numbers can be shown\n");
+}
+
+const struct sb_http_route hub_api_routes[] = {
+    {.path = "/", .handler = on_index},
+    {.path = "/metrics", .handler = on_metrics},
+    {.path = "/healthz", .handler = on_healthz},
+    {.path = "/readyz", .handler = on_readyz},
+};
+const size_t hub_api_routes_count = SB_COUNT(hub_api_routes);

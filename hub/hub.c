@@ -1,0 +1,198 @@
+#include "hub/hub.h"
+
+#include <czmq.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/endpoint.h"
+#include "common/log.h"
+#include "common/signals.h"
+#include "hub/http_api.h"
+#include "hub/peers.h"
+
+enum {
+    QUEUE_MAX = 8, /* messages, each way, of each agent */
+    TICK_MS = 1000,
+    LATE_TICK_MS = 3000, /* a tick as late as this means that the process was stopped */
+    GRACE_MS = 3000,     /* after which silences are judged again */
+    STOP_CHECK_MS = 20,
+    STOP_MS = 2000,
+};
+
+struct hub {
+    const struct hub_settings *settings;
+    struct sb_catalog *catalog;
+    struct hub_counters counters;
+    struct hub_store store;
+    struct hub_peers peers;
+    struct hub_api api;
+    zloop_t *loop;
+    zsock_t *router;
+    int lock_fd;
+    int signal_fd;
+    struct sb_http *http;
+    int64_t started_ms;
+    int64_t ticked_ms;
+    int64_t judge_from_ms;
+    int64_t stopping_since_ms; /* 0: not stopping */
+};
+
+static int on_agents(zloop_t *loop, zsock_t *router, void *arg)
+{
+    (void) loop;
+    (void) router;
+    struct hub *self = arg;
+    /* What a burst leaves is found again by the loop's next poll, which asks the socket and not its descriptor. */
+    hub_peers_take(&self->peers, sb_mono_ms());
+    return 0;
+}
+
+static int on_tick(zloop_t *loop, int timer, void *arg)
+{
+    (void) loop;
+    (void) timer;
+    struct hub *self = arg;
+    int64_t now_ms = sb_mono_ms();
+    if (now_ms - self->ticked_ms < TICK_MS / 2)
+        return 0; /* zloop makes up for ticks that it missed: once is enough */
+    if (now_ms - self->ticked_ms >= LATE_TICK_MS)
+        self->judge_from_ms = now_ms + GRACE_MS; /* what agents sent meanwhile is still on its way to us */
+    self->ticked_ms = now_ms;
+
+    hub_peers_take(&self->peers, now_ms);
+    int64_t timeout_ms = now_ms < self->judge_from_ms ? INT64_MAX : self->settings->agent_timeout;
+    hub_store_sweep(&self->store, self->peers.drained_ms, timeout_ms);
+    hub_peers_beat(&self->peers, timeout_ms);
+    return 0;
+}
+
+/* Ends the loop once no scrape is under way, or time is up. */
+static int on_stop_check(zloop_t *loop, int timer, void *arg)
+{
+    (void) loop;
+    (void) timer;
+    const struct hub *self = arg;
+    bool is_late = sb_mono_ms() - self->stopping_since_ms >= STOP_MS;
+    return self->api.scrapes_open == 0 || is_late ? -1 : 0;
+}
+
+static int on_signal(void *arg, int signal_number)
+{
+    struct hub *self = arg;
+    if (signal_number == SIGHUP || self->stopping_since_ms != 0)
+        return 0;
+    sb_log(SB_LOG_INFO, "stopping", "signal=%d scrapes=%zu", signal_number, self->api.scrapes_open);
+    self->stopping_since_ms = sb_mono_ms();
+    hub_peers_take(&self->peers, self->stopping_since_ms);
+    if (self->api.scrapes_open == 0)
+        return -1;
+    return zloop_timer(self->loop, STOP_CHECK_MS, 0, on_stop_check, self) < 0 ? -1 : 0;
+}
+
+static void fill_own(void *arg, struct hub_own *own)
+{
+    const struct hub *self = arg;
+    const struct sb_http_counters http = sb_http_counters(self->http);
+    own->now_ms = sb_mono_ms();
+    own->started_ms = self->started_ms;
+    own->n_agents = self->peers.table.n;
+    own->agents_max = self->peers.max;
+    own->silence_ms = hub_peers_silence_ms(&self->peers, own->now_ms);
+    own->http_requests = http.requests;
+    own->http_refused = http.refused;
+    own->http_turned_away = http.turned_away;
+}
+
+static enum sb_rc open_store(struct hub *self, struct sb_err *err)
+{
+    self->catalog = sb_catalog_new(sb_catalog_embedded, sb_catalog_embedded_count, err);
+    if (!self->catalog)
+        return err->rc;
+    const struct hub_store_limits limits = {.contributions = (size_t) self->settings->contributions_max,
+                                            .row_bytes = (size_t) self->settings->row_memory_max};
+    return hub_store_init(&self->store, self->catalog, &self->counters, limits, err);
+}
+
+static enum sb_rc open_router(struct hub *self, struct sb_err *err)
+{
+    self->router = zsock_new(ZMQ_ROUTER);
+    if (!self->router)
+        return sb_fail(err, SB_IO, "no ZeroMQ socket: %s", zmq_strerror(zmq_errno()));
+    zsock_set_rcvhwm(self->router, QUEUE_MAX);
+    zsock_set_sndhwm(self->router, QUEUE_MAX);
+    zsock_set_router_handover(self->router, 1);
+    zsock_set_linger(self->router, 0);
+    void *socket = zsock_resolve(self->router);
+    enum sb_rc rc = sb_endpoint_bind(socket, self->settings->agents, &self->lock_fd, err);
+    if (rc != SB_OK)
+        return sb_fail_at(err, rc, "--agents");
+    return hub_peers_init(&self->peers, socket, &self->store, (size_t) self->settings->agents_max, self->started_ms,
+                          err);
+}
+
+static enum sb_rc open_loop(struct hub *self, struct sb_err *err)
+{
+    self->loop = zloop_new();
+    if (!self->loop)
+        return sb_fail(err, SB_NOMEM, "no memory for the loop");
+    self->signal_fd = sb_signals_watch(self->loop, on_signal, self, err);
+    if (self->signal_fd < 0)
+        return err->rc;
+    if (zloop_reader(self->loop, self->router, on_agents, self) != 0 ||
+        zloop_timer(self->loop, TICK_MS, 0, on_tick, self) < 0)
+        return sb_fail(err, SB_NOMEM, "no memory for the loop's readers");
+    zloop_reader_set_tolerant(self->loop, self->router);
+    self->api = (struct hub_api){.store = &self->store, .fill = fill_own, .fill_arg = self};
+    self->http = sb_http_new(self->loop, self->settings->http, hub_api_routes, hub_api_routes_count, &self->api, err);
+    return self->http ? SB_OK : sb_fail_at(err, err->rc, "--http");
+}
+
+struct hub *hub_new(const struct hub_settings *settings, struct sb_err *err)
+{
+    struct hub *self = calloc(1, sizeof *self);
+    if (!self) {
+        sb_fail(err, SB_NOMEM, "no memory for the hub");
+        return NULL;
+    }
+    self->settings = settings;
+    self->lock_fd = -1;
+    self->signal_fd = -1;
+    self->started_ms = sb_mono_ms();
+    self->ticked_ms = self->started_ms;
+    if (open_store(self, err) == SB_OK && open_router(self, err) == SB_OK && open_loop(self, err) == SB_OK)
+        return self;
+    hub_destroy(&self);
+    return NULL;
+}
+
+void hub_destroy(struct hub **self_p)
+{
+    struct hub *self = *self_p;
+    *self_p = NULL;
+    if (!self)
+        return;
+    if (self->http)
+        sb_http_destroy(&self->http);
+    zloop_destroy(&self->loop);
+    if (self->signal_fd >= 0)
+        close(self->signal_fd);
+    if (self->peers.router)
+        hub_peers_release(&self->peers);
+    zsock_destroy(&self->router);
+    if (self->lock_fd >= 0)
+        close(self->lock_fd);
+    if (self->store.counters)
+        hub_store_release(&self->store);
+    sb_catalog_destroy(&self->catalog);
+    free(self);
+}
+
+void hub_run(struct hub *self)
+{
+    sb_log(SB_LOG_INFO, "ready", "agents=%s http_port=%u",
+           zsock_endpoint(self->router) ? zsock_endpoint(self->router) : self->settings->agents,
+           sb_http_port(self->http));
+    zloop_start(self->loop);
+    sb_log(SB_LOG_INFO, "stopped", "frames=%llu", (unsigned long long) self->counters.frames);
+}

@@ -1,0 +1,15 @@
+/* The settings of statsbus-hub, from hub_settings.def. */
+#ifndef HUB_SETTINGS_H
+#define HUB_SETTINGS_H
+
+#include "common/settings.h"
+
+struct hub_settings {
+#define SETTING(name, kind, fallback, help) SB_FIELD_##kind name;
+#include "hub/hub_settings.def"
+#undef SETTING
+};
+
+extern const struct sb_settings_spec hub_settings_spec;
+
+#endif

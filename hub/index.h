@@ -1,0 +1,121 @@
+/*
+ * The families and series that all contributions share, and where each series' numbers are.
+ *
+ * Two spaces of numbers: cells (of counters and histograms) and gauges. A histogram with n bounds takes n + 2 cells, as
+ * on the wire. Cell and gauge HUB_NOWHERE take what has no place: values of families that were refused.
+ */
+#ifndef HUB_INDEX_H
+#define HUB_INDEX_H
+
+#include "common/bounds.h"
+#include "common/catalog.h"
+#include "common/labels.h"
+#include "hub/counters.h"
+#include "hub/table.h"
+
+enum {
+    HUB_NOWHERE = 1, /* 0 is no cell at all */
+    HUB_FIRST_PLACE = 2,
+    HUB_FAMILIES_MAX = 65536, /* pairs of name and bounds */
+    HUB_CELLS_MAX = 4 * 1048576,
+    HUB_GAUGES_MAX = 1048576,
+    HUB_CLASH_NAMES_MAX = 256,
+    HUB_HELP_MAX = 1024,
+};
+
+struct hub_series {
+    struct hub_variant *variant;
+    struct sb_labelset *labels; /* the family's own; owned */
+    uint32_t first;             /* cell, or gauge */
+    uint32_t n_cells;
+    uint32_t checked_views; /* bit by view: whether its labels were compared with the view's */
+    uint32_t renamed_views; /* bit by view: whether any is printed as exported_... there */
+};
+
+/* A family under one set of bounds. Families without bounds have one variant. */
+struct hub_variant {
+    struct hub_family *family;
+    struct sb_bounds *bounds; /* owned; NULL unless a histogram */
+    uint32_t n_cells;         /* of each series */
+    uint32_t n_series;
+    uint32_t cap_series;
+    struct hub_series **series; /* owned */
+};
+
+struct hub_family {
+    uint32_t id;
+    enum sb_type type;
+    enum sb_aggregate aggregate;
+    const struct sb_family *catalog; /* NULL: an agent described it */
+    char *name;                      /* as exposed in text format 0.0.4; owned, as help and unit are */
+    char *help;
+    char *unit; /* NULL: none */
+    uint32_t n_variants;
+    uint32_t cap_variants;
+    struct hub_variant **variants; /* owned */
+};
+
+struct hub_index {
+    const struct sb_catalog *catalog; /* borrowed */
+    struct sb_labelsets *labelsets;   /* owned; the store's identities are in it as well */
+    struct hub_counters *counters;    /* borrowed */
+    struct hub_family **families;     /* by id; owned */
+    struct hub_family **by_name;      /* rising by name; owned */
+    uint8_t *aggregates;              /* by id */
+    uint32_t n_families;
+    uint32_t cap_families;
+    uint32_t n_variants;
+    uint32_t n_series;
+    uint32_t n_cells;  /* one past the last cell */
+    uint32_t n_gauges; /* one past the last gauge */
+    uint32_t cap_gauges;
+    uint32_t *family_of_gauge;
+    struct hub_series **series_of_gauge;
+    struct hub_table family_table; /* by name */
+    struct hub_table series_table; /* by variant and labels */
+    struct hub_table claims;       /* exposed name to the family that has it */
+    struct hub_table clashes;      /* family name to count */
+};
+
+/* A family as an agent defines it. Texts are borrowed pieces of the message. */
+struct hub_family_def {
+    struct sb_slice name;
+    enum sb_type type;
+    struct sb_slice unit; /* len 0: none */
+    struct sb_slice help;
+    struct sb_slice semantic;
+    const double *bounds;
+    uint32_t n_bounds;
+};
+
+enum sb_rc hub_index_init(struct hub_index *self, const struct sb_catalog *catalog, struct hub_counters *counters,
+                          struct sb_err *err) SB_CHECK;
+void hub_index_release(struct hub_index *self);
+
+/*
+ * The variant that a definition means, made if need be; the catalog's words win over the definition's. *out is NULL
+ * when the family cannot be had: its name clashes with one of the catalog's or with an earlier family's, its type is
+ * another than before, or the limit is reached (all counted). Errors: SB_NOMEM; SB_INVAL: the bounds.
+ */
+enum sb_rc hub_index_variant(struct hub_index *self, const struct hub_family_def *def, struct hub_variant **out,
+                             struct sb_err *err) SB_CHECK;
+
+/* The series of a variant with these own labels, made if need be. *out is NULL at the limit (counted). SB_NOMEM. */
+enum sb_rc hub_index_series(struct hub_index *self, struct hub_variant *variant, const struct sb_label_draft *labels,
+                            struct hub_series **out, struct sb_err *err) SB_CHECK;
+
+/* The first family whose name is above this one (NULL: the first of all), or NULL. */
+const struct hub_family *hub_index_after(const struct hub_index *self, const char *name);
+
+const struct hub_family *hub_index_find(const struct hub_index *self, const char *name);
+/* NULL: the variant has no series with these labels. */
+struct hub_series *hub_index_find_series(const struct hub_index *self, const struct hub_variant *variant,
+                                         const struct sb_labelset *labels);
+
+/* How often a family was refused because of its name: the items of `clashes`. */
+struct hub_clash {
+    char *name;
+    uint64_t count;
+};
+
+#endif

@@ -1,0 +1,347 @@
+#include "hub/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct source_key {
+    enum hub_kind kind;
+    const struct sb_labelset *labels;
+};
+
+struct epoch_key {
+    const struct hub_lineage *lineage;
+    uint64_t epoch;
+};
+
+static bool lineage_is(const void *item, const void *key)
+{
+    return memcmp(((const struct hub_lineage *) item)->id, key, HUB_LINEAGE_BYTES) == 0;
+}
+
+static bool source_is(const void *item, const void *key)
+{
+    const struct hub_source *source = item;
+    const struct source_key *wanted = key;
+    return source->kind == wanted->kind && source->key == wanted->labels;
+}
+
+static bool epoch_is(const void *item, const void *key)
+{
+    const struct hub_contribution *contribution = item;
+    const struct epoch_key *wanted = key;
+    return contribution->lineage == wanted->lineage && contribution->epoch == wanted->epoch;
+}
+
+static uint64_t lineage_hash(const uint8_t id[HUB_LINEAGE_BYTES])
+{
+    return hub_hash(id, HUB_LINEAGE_BYTES, 0);
+}
+
+static uint64_t source_hash(enum hub_kind kind, const struct sb_labelset *labels)
+{
+    return hub_hash(&kind, sizeof kind, labels->hash);
+}
+
+static uint64_t epoch_hash(const struct hub_lineage *lineage, uint64_t epoch)
+{
+    return hub_hash(&epoch, sizeof epoch, lineage_hash(lineage->id));
+}
+
+/* A list of contributions, as lineages and sources have one. */
+static bool list_reserve(struct hub_contribution ***list, uint32_t n, uint32_t *cap)
+{
+    if (n < *cap)
+        return true;
+    uint32_t wanted = *cap ? *cap * 2 : 2;
+    struct hub_contribution **made = realloc(*list, wanted * sizeof made[0]);
+    if (!made)
+        return false;
+    *list = made;
+    *cap = wanted;
+    return true;
+}
+
+static void list_remove(struct hub_contribution **list, uint32_t *n, const struct hub_contribution *item)
+{
+    for (uint32_t i = 0; i < *n; i++) {
+        if (list[i] != item)
+            continue;
+        --*n;
+        memmove(&list[i], &list[i + 1], (*n - i) * sizeof list[0]);
+        return;
+    }
+}
+
+enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, struct hub_counters *counters,
+                          struct hub_store_limits limits, struct sb_err *err)
+{
+    *self = (struct hub_store){
+        .counters = counters, .contributions_max = limits.contributions, .row_bytes_max = limits.row_bytes};
+    if (hub_index_init(&self->index, catalog, counters, err) != SB_OK)
+        return SB_NOMEM;
+    for (size_t i = 0; i < hub_views_count; i++)
+        hub_view_init(&self->views[self->n_views++], &hub_views[i], (unsigned) i, self->index.labelsets);
+    return SB_OK;
+}
+
+static void destroy_source(struct hub_store *self, struct hub_source *source)
+{
+    sb_labelsets_drop(self->index.labelsets, &source->key);
+    free(source->contributions);
+    free(source);
+}
+
+static void destroy_lineage(struct hub_lineage *lineage)
+{
+    free(lineage->contributions);
+    free(lineage);
+}
+
+static void destroy_contribution(struct hub_store *self, struct hub_contribution *contribution)
+{
+    sb_labelsets_drop(self->index.labelsets, &contribution->identity);
+    hub_values_release(&contribution->values);
+    free(contribution->wire_gauges);
+    free(contribution);
+}
+
+void hub_store_release(struct hub_store *self)
+{
+    size_t at = 0;
+    for (struct hub_contribution *each; (each = hub_table_next(&self->contributions, &at)) != NULL;)
+        destroy_contribution(self, each);
+    at = 0;
+    for (struct hub_source *each; (each = hub_table_next(&self->sources, &at)) != NULL;)
+        destroy_source(self, each);
+    at = 0;
+    for (struct hub_lineage *each; (each = hub_table_next(&self->lineages, &at)) != NULL;)
+        destroy_lineage(each);
+    for (size_t i = 0; i < self->n_views; i++)
+        hub_view_release(&self->views[i]);
+    hub_table_release(&self->contributions);
+    hub_table_release(&self->sources);
+    hub_table_release(&self->lineages);
+    hub_index_release(&self->index);
+    *self = (struct hub_store){0};
+}
+
+const struct hub_view *hub_store_view(const struct hub_store *self, const char *name)
+{
+    for (size_t i = 0; i < self->n_views; i++) {
+        if (strcmp(self->views[i].spec->name, name) == 0)
+            return &self->views[i];
+    }
+    return NULL;
+}
+
+struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[HUB_LINEAGE_BYTES], struct sb_err *err)
+{
+    struct hub_lineage *lineage = hub_table_find(&self->lineages, lineage_hash(id), lineage_is, id);
+    if (lineage)
+        return lineage;
+    if (self->lineages.n >= HUB_LINEAGES_MAX) {
+        self->counters->limits[HUB_LIMIT_lineages]++;
+        sb_fail(err, SB_FULL, "%d lineages are known already", HUB_LINEAGES_MAX);
+        return NULL;
+    }
+    lineage = calloc(1, sizeof *lineage);
+    if (!lineage || !hub_table_add(&self->lineages, lineage_hash(id), lineage)) {
+        free(lineage);
+        sb_fail(err, SB_NOMEM, "no memory for a lineage");
+        return NULL;
+    }
+    memcpy(lineage->id, id, HUB_LINEAGE_BYTES);
+    return lineage;
+}
+
+void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session)
+{
+    if (lineage->session != session)
+        return;
+    lineage->session = 0;
+    if (lineage->n_contributions > 0)
+        return;
+    hub_table_remove(&self->lineages, lineage_hash(lineage->id), lineage);
+    destroy_lineage(lineage);
+}
+
+struct hub_contribution *hub_store_find(const struct hub_store *self, const struct hub_lineage *lineage, uint64_t epoch)
+{
+    const struct epoch_key key = {.lineage = lineage, .epoch = epoch};
+    return hub_table_find(&self->contributions, epoch_hash(lineage, epoch), epoch_is, &key);
+}
+
+/* The source of a key, made if need be; takes the label set. NULL: out of memory. */
+static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind, struct sb_labelset *labels)
+{
+    const struct source_key key = {.kind = kind, .labels = labels};
+    struct hub_source *source = hub_table_find(&self->sources, source_hash(kind, labels), source_is, &key);
+    if (source) {
+        sb_labelsets_drop(self->index.labelsets, &labels);
+        return source;
+    }
+    source = calloc(1, sizeof *source);
+    if (!source || !hub_table_add(&self->sources, source_hash(kind, labels), source)) {
+        sb_labelsets_drop(self->index.labelsets, &labels);
+        free(source);
+        return NULL;
+    }
+    source->kind = kind;
+    source->key = labels;
+    return source;
+}
+
+static void remove_idle_source(struct hub_store *self, struct hub_source *source)
+{
+    if (source->n_contributions > 0)
+        return;
+    hub_table_remove(&self->sources, source_hash(source->kind, source->key), source);
+    destroy_source(self, source);
+}
+
+static void leave_views(struct hub_store *self, struct hub_contribution *contribution)
+{
+    for (size_t i = 0; i < self->n_views; i++) {
+        if (contribution->groups[i])
+            hub_view_leave(&self->views[i], contribution->groups[i], contribution);
+        contribution->groups[i] = NULL;
+    }
+}
+
+static bool join_views(struct hub_store *self, struct hub_contribution *contribution)
+{
+    for (size_t i = 0; i < self->n_views; i++) {
+        contribution->groups[i] = hub_view_join(&self->views[i], contribution, contribution->identity);
+        if (!contribution->groups[i]) {
+            leave_views(self, contribution);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Puts a new contribution into lists, tables and views; all or nothing. */
+static bool enlist(struct hub_store *self, struct hub_contribution *contribution)
+{
+    struct hub_lineage *lineage = contribution->lineage;
+    struct hub_source *source = contribution->source;
+    uint64_t hash = epoch_hash(lineage, contribution->epoch);
+    if (!list_reserve(&lineage->contributions, lineage->n_contributions, &lineage->cap_contributions) ||
+        !list_reserve(&source->contributions, source->n_contributions, &source->cap_contributions) ||
+        !hub_table_add(&self->contributions, hash, contribution))
+        return false;
+    if (!join_views(self, contribution)) {
+        hub_table_remove(&self->contributions, hash, contribution);
+        return false;
+    }
+    lineage->contributions[lineage->n_contributions++] = contribution;
+    source->contributions[source->n_contributions++] = contribution;
+    return true;
+}
+
+static enum sb_rc add_contribution(struct hub_store *self, struct hub_lineage *lineage, uint64_t epoch,
+                                   struct hub_source *source, struct sb_labelset *identity,
+                                   struct hub_contribution **out, struct sb_err *err)
+{
+    struct hub_contribution *made = calloc(1, sizeof *made);
+    if (made)
+        *made = (struct hub_contribution){.lineage = lineage, .epoch = epoch, .source = source, .identity = identity};
+    if (!made || !enlist(self, made)) {
+        free(made);
+        sb_labelsets_drop(self->index.labelsets, &identity);
+        remove_idle_source(self, source);
+        return sb_fail(err, SB_NOMEM, "no memory for a contribution");
+    }
+    *out = made;
+    return SB_OK;
+}
+
+enum sb_rc hub_store_contribution(struct hub_store *self, struct hub_lineage *lineage,
+                                  const struct hub_contribution_def *def, struct hub_contribution **out,
+                                  struct sb_err *err)
+{
+    *out = NULL;
+    struct hub_contribution *known = hub_store_find(self, lineage, def->epoch);
+    if (!known && self->contributions.n >= self->contributions_max) {
+        self->counters->limits[HUB_LIMIT_contributions]++;
+        return SB_OK;
+    }
+    struct sb_labelset *key = sb_labelsets_get(self->index.labelsets, def->source);
+    struct sb_labelset *identity = sb_labelsets_get(self->index.labelsets, def->identity);
+    if (key && identity && !known) {
+        struct hub_source *source = get_source(self, def->kind, key);
+        if (source)
+            return add_contribution(self, lineage, def->epoch, source, identity, out, err);
+        key = NULL;
+    }
+
+    enum sb_rc rc = SB_OK;
+    if (!key || !identity)
+        rc = sb_fail(err, SB_NOMEM, "no memory for labels of a contribution");
+    else if (known->identity != identity || known->source->key != key || known->source->kind != def->kind)
+        rc = sb_fail(err, SB_INVAL, "epoch %llu is known with other labels", (unsigned long long) def->epoch);
+    else
+        *out = known;
+    if (key)
+        sb_labelsets_drop(self->index.labelsets, &key);
+    if (identity)
+        sb_labelsets_drop(self->index.labelsets, &identity);
+    return rc;
+}
+
+void hub_store_remove(struct hub_store *self, struct hub_contribution *contribution)
+{
+    struct hub_lineage *lineage = contribution->lineage;
+    struct hub_source *source = contribution->source;
+    leave_views(self, contribution);
+    hub_table_remove(&self->contributions, epoch_hash(lineage, contribution->epoch), contribution);
+    list_remove(lineage->contributions, &lineage->n_contributions, contribution);
+    list_remove(source->contributions, &source->n_contributions, contribution);
+    self->row_bytes -= hub_contribution_bytes(contribution);
+    destroy_contribution(self, contribution);
+    hub_source_choose(source);
+    remove_idle_source(self, source);
+    hub_store_end_session(self, lineage, 0); /* of a lineage that has no session: goes with its last contribution */
+}
+
+size_t hub_contribution_bytes(const struct hub_contribution *contribution)
+{
+    return hub_values_bytes(&contribution->values) +
+           contribution->cap_wire_gauges * sizeof contribution->wire_gauges[0];
+}
+
+void hub_source_choose(struct hub_source *source)
+{
+    struct hub_contribution *best = NULL;
+    for (uint32_t i = 0; i < source->n_contributions; i++) {
+        struct hub_contribution *each = source->contributions[i];
+        if (!each->is_live || each->values.n_gauges == 0)
+            continue;
+        if (!best || each->snapshot_ms >= best->snapshot_ms)
+            best = each;
+    }
+    source->shown = best;
+}
+
+void hub_contribution_bury(struct hub_contribution *contribution, bool is_ended)
+{
+    contribution->is_live = false;
+    contribution->is_ended = is_ended;
+    contribution->values.n_gauges = 0;
+    contribution->n_wire_gauges = 0;
+    hub_source_choose(contribution->source);
+}
+
+void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms)
+{
+    size_t at = 0;
+    for (struct hub_contribution *each; (each = hub_table_next(&self->contributions, &at)) != NULL;) {
+        if (!each->is_live)
+            continue;
+        const struct hub_lineage *lineage = each->lineage;
+        bool is_silent = now_ms - lineage->heard_ms >= timeout_ms;
+        bool is_left_out = each->session != lineage->session && now_ms - lineage->began_ms >= timeout_ms;
+        if (is_silent || (lineage->session != 0 && is_left_out))
+            hub_contribution_bury(each, false);
+    }
+}

@@ -1,0 +1,124 @@
+/*
+ * What the hub knows: contributions, the sources they are about, the lineages that counted them, and the views over
+ * them.
+ *
+ * A contribution's cells only grow and stay when its source is gone. Gauges are shown of one contribution a source: of
+ * those that live, the one whose snapshot is youngest, across lineages.
+ */
+#ifndef HUB_STORE_H
+#define HUB_STORE_H
+
+#include "hub/index.h"
+#include "hub/values.h"
+#include "hub/view.h"
+
+enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536 };
+
+enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
+
+/* The state of one agent's totals; outlives its sessions. */
+struct hub_lineage {
+    uint8_t id[HUB_LINEAGE_BYTES];
+    char node[SB_LABEL_VALUE_MAX + 1];
+    uint64_t generation; /* the highest seen in a frame */
+    uint64_t session;    /* serial of the session that speaks for it; 0: none */
+    int64_t heard_ms;    /* last message of that session */
+    int64_t began_ms;    /* when that session said HELLO */
+    uint32_t n_contributions;
+    uint32_t cap_contributions;
+    struct hub_contribution **contributions;
+};
+
+struct hub_source {
+    enum hub_kind kind;
+    struct sb_labelset *key; /* service_name, job_name, dp_rank, stage, replica; owned */
+    uint32_t n_contributions;
+    uint32_t cap_contributions;
+    struct hub_contribution **contributions;
+    struct hub_contribution *shown; /* whose gauges count; NULL: none */
+};
+
+struct hub_contribution {
+    struct hub_lineage *lineage;
+    uint64_t epoch;
+    struct hub_source *source;
+    struct sb_labelset *identity; /* all labels of the source and of its identity; owned */
+    struct hub_values values;
+    bool is_live;
+    bool is_ended;       /* in order, by END */
+    int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock */
+    uint64_t session;    /* serial of the last session that sent a frame of it */
+    uint32_t n_wire_gauges;
+    uint32_t cap_wire_gauges;
+    struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */
+    struct hub_group *groups[HUB_VIEWS_MAX]; /* by view */
+};
+
+/* Where the gauge that a frame names at this position is in values.gauges. */
+struct hub_wire_gauge {
+    uint32_t id; /* of the session */
+    uint32_t at; /* UINT32_MAX: nowhere */
+};
+
+struct hub_store {
+    struct hub_index index;
+    struct hub_counters *counters; /* borrowed */
+    struct hub_view views[HUB_VIEWS_MAX];
+    size_t n_views;
+    struct hub_table lineages;
+    struct hub_table sources;
+    struct hub_table contributions; /* by lineage and epoch */
+    size_t contributions_max;
+    size_t row_bytes; /* memory for the numbers of all contributions */
+    size_t row_bytes_max;
+};
+
+struct hub_store_limits {
+    size_t contributions;
+    size_t row_bytes;
+};
+
+enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, struct hub_counters *counters,
+                          struct hub_store_limits limits, struct sb_err *err) SB_CHECK;
+void hub_store_release(struct hub_store *self);
+
+const struct hub_view *hub_store_view(const struct hub_store *self, const char *name); /* NULL: no such */
+
+/* The lineage with this id, made if need be. NULL with *err: SB_FULL (counted), SB_NOMEM. */
+struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[HUB_LINEAGE_BYTES], struct sb_err *err)
+    SB_CHECK;
+/* Its session is over. A lineage without contributions goes; what others sent stays until it is stale. */
+void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session);
+
+struct hub_contribution *hub_store_find(const struct hub_store *self, const struct hub_lineage *lineage,
+                                        uint64_t epoch);
+
+/* The contribution of a definition, made if need be. *out is NULL at the limit (counted). Errors: SB_NOMEM; SB_INVAL:
+ * the epoch is known with other labels or another source. */
+struct hub_contribution_def {
+    uint64_t epoch;
+    enum hub_kind kind;
+    const struct sb_label_draft *source;
+    const struct sb_label_draft *identity; /* the source's labels among them */
+};
+enum sb_rc hub_store_contribution(struct hub_store *self, struct hub_lineage *lineage,
+                                  const struct hub_contribution_def *def, struct hub_contribution **out,
+                                  struct sb_err *err) SB_CHECK;
+/* Takes a contribution out of everything and frees it. */
+void hub_store_remove(struct hub_store *self, struct hub_contribution *contribution);
+
+/* Chooses anew whose gauges are shown; after any change of a contribution's gauges, age or life. */
+void hub_source_choose(struct hub_source *source);
+
+size_t hub_contribution_bytes(const struct hub_contribution *contribution); /* of memory for its numbers */
+
+/* The source doesn't live any more: all gauges leave at once, counters stay. */
+void hub_contribution_bury(struct hub_contribution *contribution, bool is_ended);
+
+/*
+ * Buries what nobody has spoken for: all of a lineage that was silent for the timeout, and what a new session of a
+ * lineage has not sent again for as long. To be called when everything that arrived has been read.
+ */
+void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms);
+
+#endif

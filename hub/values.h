@@ -1,0 +1,63 @@
+/*
+ * The numbers of one contribution, or of several added up: a row of cumulative cells and a list of gauges.
+ *
+ * All rows share one index of cells (index.h). A row is cut into pages of 64 cells that exist once a cell of theirs has
+ * a value, so that cells which only one source has cost the others nothing. A cell without a value holds -0.0: it
+ * adds nothing to a sum, a sum of such cells is -0.0 again, and as integers all values of at least 0 are above it.
+ */
+#ifndef HUB_VALUES_H
+#define HUB_VALUES_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/catalog.h"
+#include "common/err.h"
+
+enum { HUB_PAGE_BITS = 6, HUB_PAGE_CELLS = 1 << HUB_PAGE_BITS };
+
+struct hub_gauge {
+    uint32_t family; /* hub_family id; gauges are sorted by it, then by id */
+    uint32_t id;     /* in the index of gauges */
+    double value;
+};
+
+struct hub_values {
+    double **pages; /* owned; NULL: no cell of the page has a value */
+    uint32_t n_pages;
+    uint32_t n_gauges;
+    uint32_t cap_gauges;
+    struct hub_gauge *gauges; /* owned */
+};
+
+void hub_values_release(struct hub_values *self);
+
+/* The page of a cell, made if need be. NULL: out of memory. */
+double *hub_values_page(struct hub_values *self, uint32_t cell) SB_CHECK;
+
+size_t hub_values_bytes(const struct hub_values *self); /* of memory that it owns */
+
+/* Copies cells first .. first + n - 1, those without a value as 0. True if any of them has one. */
+bool hub_values_read(const struct hub_values *self, uint32_t first, uint32_t n, double *out);
+
+/* The gauges of a family: *n of them, NULL for none. */
+const struct hub_gauge *hub_values_gauges(const struct hub_values *self, uint32_t family, uint32_t *n);
+
+bool hub_values_reserve_gauges(struct hub_values *self, uint32_t n) SB_CHECK; /* room for n in all */
+void hub_values_sort_gauges(struct hub_values *self);
+
+/* One part of a sum. */
+struct hub_part {
+    const struct hub_values *values;
+    bool has_gauges; /* whether its gauges take part: those of sources that live, one contribution a source */
+};
+
+/*
+ * Adds n parts up into *out (empty before): cells as sums, exact to the last bit but one whatever the order; gauges by
+ * the aggregate of their family (aggregate[family id]). False: out of memory; *out is empty then.
+ */
+bool hub_values_fold(struct hub_values *out, const struct hub_part *parts, size_t n, const uint8_t *aggregate) SB_CHECK;
+
+#endif
