@@ -13,8 +13,9 @@
 /* Where the programs of one plan write for one contribution. */
 struct agent_binding;
 
-/* plan, ledger and to are borrowed for its life. Declares what exists from the start (counters, histograms; gauges only with
- * with_gauges: set it for contributions that are new and whose hello has no mark), and info samples. NULL: out of memory. */
+/* plan, ledger and to are borrowed for its life. Declares what exists from the start (counters, histograms; gauges only
+ * with with_gauges: set it for contributions that are new and whose hello has no mark), and info samples. NULL: out of
+ * memory. */
 struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_ledger *ledger,
                                         struct agent_contribution *to, const struct agent_hello *hello,
                                         uint32_t source_index, bool with_gauges) SB_CHECK;
@@ -29,8 +30,8 @@ enum agent_apply_parts {
 };
 
 /*
- * Applies one record's content to one binding. Families of the engine and families of the front end (scope: publisher) are told apart:
- * a binding of a front-end contribution takes only the latter, others only the former. For a record
+ * Applies one record's content to one binding. Families of the engine and families of the front end (scope: publisher)
+ * are told apart: a binding of a front-end contribution takes only the latter, others only the former. For a record
  * without source the caller applies it to every source's binding and to the front end's; with a source, to that
  * source's and (its families with scope: publisher) to the front end's.
  * Bad fields are counted at their family (agent_family.refused). Moves *content past the value.
@@ -38,7 +39,8 @@ enum agent_apply_parts {
 void agent_apply(struct agent_binding *self, enum agent_record_type type, struct sb_mp *content,
                  const struct agent_moment *when, enum agent_apply_parts parts);
 
-/* True when the plan has families with scope: publisher fed by this record type (else the front end need not be asked). */
+/* True when the plan has families with scope: publisher fed by this record type (else the front end need not be asked).
+ */
 bool agent_plan_feeds_front_end(const struct agent_plan *plan, enum agent_record_type type);
 
 #endif

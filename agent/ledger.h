@@ -39,9 +39,9 @@ struct agent_family {
 };
 
 struct agent_series {
-    uint32_t family;            /* index */
-    uint32_t first;             /* its first cell; a counter or gauge has one, a histogram bounds->n + 2 (hub-wire.md) */
-    uint32_t n;                 /* cells */
+    uint32_t family; /* index */
+    uint32_t first;  /* its first cell; a counter or gauge has one, a histogram bounds->n + 2 (hub-wire.md) */
+    uint32_t n;      /* cells */
     struct sb_labelset *labels; /* own labels */
 };
 
@@ -55,18 +55,18 @@ struct agent_gauge {
 
 /* What replaces samples as one: a root of the catalog, or all observations of one gauge family. */
 struct agent_input {
-    uint32_t key; /* root index, or AGENT_INPUTS_MAX + family index */
+    uint32_t key;        /* root index, or AGENT_INPUTS_MAX + family index */
     uint32_t generation; /* 0: nothing yet */
-    double time;     /* of the latest, by its host's monotonic clock, seconds */
-    uint32_t host;   /* whose clock (see struct agent_moment) */
-    double shift;    /* seconds to add to compare with other hosts' times */
+    double time;         /* of the latest, by its host's monotonic clock, seconds */
+    uint32_t host;       /* whose clock (see struct agent_moment) */
+    double shift;        /* seconds to add to compare with other hosts' times */
 };
 
 /* When a record was made. */
 struct agent_moment {
-    double time;    /* its host's monotonic clock, seconds */
-    uint32_t host;  /* equal numbers: one clock, compared as they are */
-    double shift;   /* added before times of different hosts are compared: the smallest arrival minus send seen */
+    double time;        /* its host's monotonic clock, seconds */
+    uint32_t host;      /* equal numbers: one clock, compared as they are */
+    double shift;       /* added before times of different hosts are compared: the smallest arrival minus send seen */
     int64_t arrival_ms; /* this host's monotonic clock */
 };
 
@@ -78,13 +78,13 @@ struct agent_contribution {
     struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip, extra labels */
     uint64_t shape;               /* hash of the bucket bounds it is counted under */
 
-    double *live;      /* a cell each, up to n_cells */
-    double *staged;    /* the same as of the last agent_ledger_stage */
+    double *live;   /* a cell each, up to n_cells */
+    double *staged; /* the same as of the last agent_ledger_stage */
     uint32_t n_cells;
     uint32_t n_series;
-    uint32_t *series;    /* those it has, in the order in which they came */
+    uint32_t *series;         /* those it has, in the order in which they came */
     uint32_t n_staged_series; /* how many of them the staged row holds */
-    uint8_t *has;        /* bitmap by series */
+    uint8_t *has;             /* bitmap by series */
     uint32_t cap_series, cap_has;
 
     struct agent_gauge *gauges;
@@ -111,9 +111,10 @@ struct agent_contribution {
 struct agent_ledger;
 
 struct agent_ledger_counters {
-    uint64_t overflows;     /* label sets folded into _overflow */
-    uint64_t limit_hits;    /* families, series or contributions refused for a limit */
-    uint64_t clashes;       /* families refused since their names clash with another's */
+    uint64_t overflows;        /* label sets folded into _overflow */
+    uint64_t limit_hits;       /* families, series or contributions refused for a limit */
+    uint64_t clashes;          /* families refused since their names clash with another's */
+    uint64_t unknown_families; /* observations of families that neither catalog nor hello have */
 };
 
 /* labelsets is borrowed for the ledger's life. NULL: out of memory. */
@@ -126,8 +127,8 @@ struct agent_ledger_counters *agent_ledger_counters(struct agent_ledger *self);
 
 /*
  * The index of a family, made on first use. Strings are copied; *bounds_p is taken (and nulled) in every case.
- * AGENT_NONE with *err: SB_INVAL when the name clashes with another family's names (of two, the catalog's wins, else the first),
- * or its type differs from before; SB_FULL; SB_NOMEM.
+ * AGENT_NONE with *err: SB_INVAL when the name clashes with another family's names (of two, the catalog's wins, else
+ * the first), or its type differs from before; SB_FULL; SB_NOMEM.
  */
 struct agent_family_spec {
     const char *name;
@@ -141,21 +142,23 @@ uint32_t agent_ledger_family(struct agent_ledger *self, const struct agent_famil
                              struct sb_bounds **bounds_p, struct sb_err *err) SB_CHECK;
 
 /* Names of the catalog are taken from the start, whether used or not: call once after new. */
-enum sb_rc agent_ledger_reserve(struct agent_ledger *self, const struct sb_catalog *catalog, struct sb_err *err) SB_CHECK;
+enum sb_rc agent_ledger_reserve(struct agent_ledger *self, const struct sb_catalog *catalog, struct sb_err *err)
+    SB_CHECK;
 
-/* The contribution with these labels and bounds, made on first use (is_live false, alive_ms 0). Label sets are shared, not
- * taken. NULL with *err: SB_FULL, SB_NOMEM. *is_new may be NULL. */
+/* The contribution with these labels and bounds, made on first use (is_live false, alive_ms 0). Label sets are shared,
+ * not taken. NULL with *err: SB_FULL, SB_NOMEM. *is_new may be NULL. */
 struct agent_contribution *agent_ledger_contribution(struct agent_ledger *self, bool is_front_end,
                                                      struct sb_labelset *source, struct sb_labelset *identity,
                                                      uint64_t shape, bool *is_new, struct sb_err *err) SB_CHECK;
 
-/* The series of a family with these own labels, made known to the contribution (all its cells 0). Over the limits it is the
- * one whose values are all "_overflow"; AGENT_NONE when not even that fits. */
+/* The series of a family with these own labels, made known to the contribution (all its cells 0). Over the limits it is
+ * the one whose values are all "_overflow"; AGENT_NONE when not even that fits. */
 uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
                                 const struct sb_label_draft *labels) SB_CHECK;
 
 /* The gauge of a series (made on first use): index into to->gauges, AGENT_NONE when out of memory. */
-uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input) SB_CHECK;
+uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)
+    SB_CHECK;
 
 /* The input with this key (made on first use): index into to->inputs, AGENT_NONE when out of memory. */
 uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key) SB_CHECK;
@@ -164,7 +167,8 @@ uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key) S
  * the caller sets those of the new one. */
 bool agent_input_begin(struct agent_contribution *to, uint32_t input, const struct agent_moment *when);
 
-/* Copies the present gauges to what is shown; none at all when it is not live. False: out of memory, nothing changed. */
+/* Copies the present gauges to what is shown; none at all when it is not live. False: out of memory, nothing changed.
+ */
 bool agent_contribution_publish(struct agent_contribution *self) SB_CHECK;
 
 /* Walking: indexes are stable, contributions[i] may be NULL (forgotten). */
@@ -182,8 +186,8 @@ void agent_ledger_forget(struct agent_ledger *self, uint32_t index);
 /* Copies every live row to its staged row: what a commit holds. */
 void agent_ledger_stage(struct agent_ledger *self);
 
-/* The staged totals, with families, series, identities and the next epoch, as one msgpack value; and back into a new, empty
- * ledger. Load errors: SB_FORMAT with where; the ledger is then to be thrown away. Gauges are not kept. */
+/* The staged totals, with families, series, identities and the next epoch, as one msgpack value; and back into a new,
+ * empty ledger. Load errors: SB_FORMAT with where; the ledger is then to be thrown away. Gauges are not kept. */
 void agent_ledger_save(struct agent_ledger *self, struct sb_buf *out);
 enum sb_rc agent_ledger_load(struct agent_ledger *self, struct sb_mp *from, struct sb_err *err) SB_CHECK;
 

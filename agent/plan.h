@@ -1,6 +1,6 @@
 /*
- * A plan: the catalog and one hello, compiled into a tree of expected keys, slots and programs, so that a record is read once,
- * front to back. Knows nothing about any engine.
+ * A plan: the catalog and one hello, compiled into a tree of expected keys, slots and programs, so that a record is
+ * read once, front to back. Knows nothing about any engine.
  */
 #ifndef AGENT_PLAN_H
 #define AGENT_PLAN_H

@@ -22,7 +22,8 @@ enum sb_semantic {
     SB_SEMANTIC_COUNT
 };
 
-/* What "aggregate" means: counters and sums of gauges, mean and max over live sources, info gauges kept, buckets merged. */
+/* What "aggregate" means: counters and sums of gauges, mean and max over live sources, info gauges kept, buckets
+ * merged. */
 enum sb_aggregate { SB_AGGREGATE_SUM, SB_AGGREGATE_MEAN, SB_AGGREGATE_MAX, SB_AGGREGATE_INFO, SB_AGGREGATE_MERGE };
 
 const char *sb_semantic_text(enum sb_semantic semantic);
@@ -49,11 +50,11 @@ struct sb_family {
     enum sb_type type;
     enum sb_semantic semantic;
     const char *role_scope[SB_ROLES_MAX];
-    size_t n_role_scope; /* 0: all roles */
-    bool is_per_publisher;   /* scope: publisher; belongs to the front-end source */
-    const char *feature;     /* condition, or NULL */
-    const char *bucket_set;  /* histograms */
-    const char *info;        /* name of the info sample that feeds it, or NULL */
+    size_t n_role_scope;    /* 0: all roles */
+    bool is_per_publisher;  /* scope: publisher; belongs to the front-end source */
+    const char *feature;    /* condition, or NULL */
+    const char *bucket_set; /* histograms */
+    const char *info;       /* name of the info sample that feeds it, or NULL */
     const struct sb_values *values;
     size_t n_values;
     const struct sb_feed *feeds; /* none: fed by observations alone */
@@ -64,8 +65,8 @@ struct sb_family {
 
 struct sb_feature {
     const char *name;
-    const char *path;       /* into the hello's config */
-    const char *const *in;  /* n_in texts, one of which the value must equal; none: it must be true */
+    const char *path;      /* into the hello's config */
+    const char *const *in; /* n_in texts, one of which the value must equal; none: it must be true */
     size_t n_in;
 };
 

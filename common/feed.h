@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "arena.h"
 #include "err.h"
 
 /* One step of a path. */
@@ -40,7 +41,7 @@ enum sb_op_kind {
     SB_OP_CONSTANT, /* push number */
     SB_OP_ADD,
     SB_OP_SUBTRACT,
-    SB_OP_CLAMP, /* max(top, 0) */
+    SB_OP_CLAMP,  /* max(top, 0) */
     SB_OP_EQUALS, /* push 1 if the field equals number, else 0; absent: no sample */
     SB_OP_AND,    /* both not 0 */
 };
@@ -57,19 +58,46 @@ struct sb_op {
 
 struct sb_feed_label {
     const char *name;
-    const char *value; /* constant text, or NULL: */
+    const char *value;   /* constant text, or NULL: */
     struct sb_path path; /* the field whose text it takes, relative to the element */
 };
 
 struct sb_feed {
-    struct sb_path element; /* from the record's root through the last iterator; no iterator: plain keys */
+    struct sb_path element; /* what the feed is evaluated for, from the root's name on; empty: once a record, and the
+                               other paths start at a root */
     const struct sb_op *ops;
     size_t n_ops;
     const struct sb_feed_label *labels;
     size_t n_labels;
     bool is_nonzero; /* a value of 0 makes no sample */
-    /* Alternative lists (a[] | b[]): of feeds with the same group, only the first that ever had elements counts. 0: none. */
+    /* Alternative lists (a[] | b[]): of feeds with the same group, only the first that ever had elements counts. 0:
+     * none. */
     unsigned group;
 };
+
+enum { SB_FEED_OPS_MAX = 16, SB_FEED_LABELS_MAX = 16, SB_PATH_STEPS_MAX = 16 };
+
+/* A feed as the catalog has it: all texts NUL-terminated, borrowed. */
+struct sb_feed_text {
+    const char *each;  /* path of the elements, or NULL */
+    const char *value; /* expression, or NULL when `is` is given */
+    const struct sb_feed_pair {
+        const char *name;
+        const char *value;
+    } * labels, *is; /* `is`: fields and the numbers that all of them must equal (the sample is then 1, else 0) */
+    size_t n_labels, n_is;
+    bool is_nonzero;
+};
+
+/*
+ * Compiles one feed. A value with iterators and no `each` is split at its last one. Errors: SB_FORMAT with the piece
+ * that is not understood, SB_FULL, SB_NOMEM. Memory is the arena's.
+ */
+enum sb_rc sb_feed_parse(struct sb_arena *arena, const struct sb_feed_text *text, struct sb_feed *out,
+                         struct sb_err *err) SB_CHECK;
+
+/* Reads a path ("a.b[].c{label}"; "@" is the empty one) of len bytes. */
+enum sb_rc sb_path_parse(struct sb_arena *arena, const char *text, size_t len, struct sb_path *out, struct sb_err *err)
+    SB_CHECK;
 
 #endif

@@ -45,7 +45,8 @@ struct sb_slice {
 
 static inline struct sb_mp sb_mp_over(const void *bytes, size_t n)
 {
-    return (struct sb_mp){.at = bytes, .end = (const uint8_t *) bytes + n};
+    /* NULL plus 0 would be undefined */
+    return (struct sb_mp){.at = bytes, .end = n ? (const uint8_t *) bytes + n : bytes};
 }
 
 bool sb_slice_is(struct sb_slice slice, const char *text);

@@ -1,0 +1,105 @@
+/* One contribution: its rows, gauges and inputs (ledger.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/ledger_private.h"
+
+/* Both rows get room for `need` cells, or neither is changed. */
+static bool grow_rows(struct agent_contribution *to, uint32_t need)
+{
+    if (need <= to->n_cells)
+        return true;
+    double *live = calloc(need, sizeof *live);
+    double *staged = calloc(need, sizeof *staged);
+    if (!live || !staged) {
+        free(live);
+        free(staged);
+        return false;
+    }
+    if (to->n_cells) {
+        memcpy(live, to->live, to->n_cells * sizeof *live);
+        memcpy(staged, to->staged, to->n_cells * sizeof *staged);
+    }
+    free(to->live);
+    free(to->staged);
+    to->live = live;
+    to->staged = staged;
+    to->n_cells = need;
+    return true;
+}
+
+bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index)
+{
+    if (!agent_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
+        !agent_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
+        !grow_rows(to, series->first + series->n))
+        return false;
+    to->has[index / 8] |= (uint8_t) (1u << (index % 8));
+    to->series[to->n_series++] = index;
+    return true;
+}
+
+uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)
+{
+    for (uint32_t i = 0; i < to->n_gauges; i++)
+        if (to->gauges[i].cell == series->first && to->gauges[i].input == input)
+            return i;
+    if (!agent_grow(&to->gauges, &to->cap_gauges, to->n_gauges + 1, sizeof *to->gauges))
+        return AGENT_NONE;
+    to->gauges[to->n_gauges] = (struct agent_gauge){.cell = series->first, .input = input};
+    return to->n_gauges++;
+}
+
+uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key)
+{
+    for (uint32_t i = 0; i < to->n_inputs; i++)
+        if (to->inputs[i].key == key)
+            return i;
+    if (!agent_grow(&to->inputs, &to->cap_inputs, to->n_inputs + 1, sizeof *to->inputs))
+        return AGENT_NONE;
+    to->inputs[to->n_inputs] = (struct agent_input){.key = key};
+    return to->n_inputs++;
+}
+
+bool agent_input_begin(struct agent_contribution *to, uint32_t input, const struct agent_moment *when)
+{
+    struct agent_input *have = &to->inputs[input];
+    double mine = have->time, theirs = when->time;
+    if (have->host != when->host) {
+        mine += have->shift;
+        theirs += when->shift;
+    }
+    if (have->generation && theirs < mine)
+        return false;
+    have->generation++;
+    have->time = when->time;
+    have->host = when->host;
+    have->shift = when->shift;
+    to->snapshot_ms = when->arrival_ms;
+    to->is_gauge_changed = true;
+    return true;
+}
+
+static bool is_present(const struct agent_contribution *self, const struct agent_gauge *gauge)
+{
+    return gauge->generation && gauge->generation == self->inputs[gauge->input].generation;
+}
+
+bool agent_contribution_publish(struct agent_contribution *self)
+{
+    uint32_t cap = self->cap_shown;
+    if (!agent_grow(&self->shown_cells, &cap, self->n_gauges, sizeof *self->shown_cells) ||
+        !agent_grow(&self->shown_values, &self->cap_shown, self->n_gauges, sizeof *self->shown_values))
+        return false;
+    self->n_shown = 0;
+    for (uint32_t i = 0; self->is_live && i < self->n_gauges; i++) {
+        if (!is_present(self, &self->gauges[i]))
+            continue;
+        self->shown_cells[self->n_shown] = self->gauges[i].cell;
+        self->shown_values[self->n_shown++] = self->gauges[i].value;
+    }
+    self->shown_version++;
+    self->shown_ms = self->snapshot_ms;
+    self->is_gauge_changed = false;
+    return true;
+}

@@ -1,0 +1,111 @@
+#include "common/catalog.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/catalog_read.h"
+
+static const struct semantic {
+    const char *text;
+    enum sb_aggregate aggregate;
+} semantics[] = {
+#define SEMANTIC(name, how) [SB_SEMANTIC_##name] = {.text = #name, .aggregate = SB_AGGREGATE_##how},
+#include "semantics.def"
+#undef SEMANTIC
+};
+_Static_assert(SB_COUNT(semantics) == SB_SEMANTIC_COUNT, "every semantic needs a row");
+
+const char *sb_semantic_text(enum sb_semantic semantic)
+{
+    return semantics[semantic].text;
+}
+
+bool sb_semantic_parse(const char *text, size_t len, enum sb_semantic *out)
+{
+    for (size_t i = 0; i < SB_COUNT(semantics); i++) {
+        if (strlen(semantics[i].text) != len || memcmp(semantics[i].text, text, len) != 0)
+            continue;
+        *out = (enum sb_semantic) i;
+        return true;
+    }
+    return false;
+}
+
+enum sb_aggregate sb_semantic_aggregate(enum sb_semantic semantic)
+{
+    return semantics[semantic].aggregate;
+}
+
+enum sb_semantic sb_semantic_of_type(enum sb_type type)
+{
+    static const enum sb_semantic of_type[] = {
+        [SB_COUNTER] = SB_SEMANTIC_counter,
+        [SB_GAUGE] = SB_SEMANTIC_state_gauge,
+        [SB_HISTOGRAM] = SB_SEMANTIC_histogram,
+    };
+    _Static_assert(SB_COUNT(of_type) == SB_TYPE_COUNT, "every type needs a row");
+    return of_type[type];
+}
+
+struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n, struct sb_err *err)
+{
+    struct sb_catalog_draft *draft = calloc(1, sizeof *draft);
+    if (!draft) {
+        sb_fail(err, SB_NOMEM, "the catalog");
+        return NULL;
+    }
+    sb_arena_init(&draft->arena);
+    enum sb_rc rc = SB_OK;
+    for (size_t i = 0; i < n && rc == SB_OK; i++)
+        rc = sb_catalog_read(draft, &files[i], err);
+    if (rc == SB_OK)
+        rc = sb_catalog_check(draft, err);
+    struct sb_catalog *self = &draft->catalog;
+    if (rc != SB_OK)
+        sb_catalog_destroy(&self);
+    return self;
+}
+
+void sb_catalog_destroy(struct sb_catalog **self_p)
+{
+    struct sb_catalog_draft *draft = (struct sb_catalog_draft *) *self_p; /* its first member */
+    *self_p = NULL;
+    if (!draft)
+        return;
+    for (size_t i = 0; i < draft->catalog.n_bucket_sets; i++) {
+        struct sb_bounds *bounds = draft->bucket_sets[i].bounds;
+        sb_bounds_destroy(&bounds);
+    }
+    free(draft->families);
+    free(draft->features);
+    free(draft->bucket_sets);
+    free(draft->roots);
+    sb_arena_release(&draft->arena);
+    free(draft);
+}
+
+const struct sb_family *sb_catalog_family(const struct sb_catalog *self, const char *name, size_t len)
+{
+    for (size_t i = 0; i < self->n_families; i++) {
+        const char *have = self->families[i].name;
+        if (strncmp(have, name, len) == 0 && have[len] == '\0')
+            return &self->families[i];
+    }
+    return NULL;
+}
+
+const struct sb_feature *sb_catalog_feature(const struct sb_catalog *self, const char *name)
+{
+    for (size_t i = 0; i < self->n_features; i++)
+        if (strcmp(self->features[i].name, name) == 0)
+            return &self->features[i];
+    return NULL;
+}
+
+const struct sb_bucket_set *sb_catalog_bucket_set(const struct sb_catalog *self, const char *name)
+{
+    for (size_t i = 0; i < self->n_bucket_sets; i++)
+        if (strcmp(self->bucket_sets[i].name, name) == 0)
+            return &self->bucket_sets[i];
+    return NULL;
+}
