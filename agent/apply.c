@@ -199,7 +199,7 @@ static bool wins_group(struct agent_binding *binding, const struct plan_program 
 }
 
 /* Adds to the cells at `cell`: a counter's one, or a histogram's buckets and sum. */
-static void add_delta(struct agent_contribution *to, uint32_t cell, const struct sb_bounds *bounds, double value)
+static inline void add_delta(struct agent_contribution *to, uint32_t cell, const struct sb_bounds *bounds, double value)
 {
     double *cells = to->live + cell;
     if (!bounds) {
@@ -230,6 +230,14 @@ static void fire_gauge(const struct reader *self, const struct plan_program *pro
 static void fire(const struct reader *self, const struct plan_program *program)
 {
     double value;
+    if (program->is_plain && self->parts == AGENT_APPLY_ALL) { /* most of a step: one field, one known place */
+        const struct plan_slot *slot = &program->scope->slots[program->single];
+        uint32_t cell = self->binding->targets[program->number];
+        if (cell != AGENT_NONE && slot->kind == SLOT_NUMBER && is_possible(slot->number)) {
+            add_delta(self->binding->to, cell, program->bounds, slot->number);
+            return;
+        }
+    }
     if (self->parts == AGENT_APPLY_GAUGES && program->type != SB_GAUGE)
         return;
     enum outcome outcome = value_of(program, &value);
@@ -372,27 +380,61 @@ static const uint8_t *read_entries(const struct reader *self, struct plan_loop *
     return at;
 }
 
-/* The place of a key in the node's order, looked for from where the last one was; learnt when it is new. */
-static const struct plan_key *find_key(const struct reader *self, struct plan_node *node, uint32_t *next,
-                                       struct sb_slice name)
+/* Equal bytes, without a call for the usual short key. */
+static inline bool is_same(const char *a, const char *b, size_t n)
 {
-    for (uint32_t step = 0; step < node->n_keys; step++) {
-        uint32_t i = *next + step;
-        if (i >= node->n_keys)
-            i -= node->n_keys;
-        if (node->keys[i].len != name.len || memcmp(node->keys[i].text, name.at, name.len) != 0)
-            continue;
-        *next = i + 1 < node->n_keys ? i + 1 : 0;
-        return &node->keys[i];
+    uint64_t x, y;
+    if (n < sizeof x) {
+        for (size_t i = 0; i < n; i++)
+            if (a[i] != b[i])
+                return false;
+        return true;
     }
-    plan_learn(self->binding->plan, node, *next, name);
+    for (size_t i = 0; i + sizeof x <= n; i += sizeof x) {
+        memcpy(&x, a + i, sizeof x);
+        memcpy(&y, b + i, sizeof y);
+        if (x != y)
+            return false;
+    }
+    memcpy(&x, a + n - sizeof x, sizeof x); /* the rest, overlapping what was compared */
+    memcpy(&y, b + n - sizeof y, sizeof y);
+    return x == y;
+}
+
+/*
+ * The entry of a key that is not where it was expected, moved there: the node's order becomes the sender's, which never
+ * changes within a release. NULL: unknown, and learnt.
+ */
+static const struct plan_key *search_key(const struct reader *self, struct plan_node *node, uint32_t expected,
+                                         struct sb_slice name)
+{
+    for (uint32_t i = 0; i < node->n_keys; i++) {
+        if (node->keys[i].len != name.len || !is_same(node->keys[i].text, name.at, name.len))
+            continue;
+        struct plan_key found = node->keys[i];
+        if (i < expected) /* twice in one map, or out of order: leave it */
+            return &node->keys[i];
+        memmove(&node->keys[expected + 1], &node->keys[expected], (i - expected) * sizeof found);
+        node->keys[expected] = found;
+        return &node->keys[expected];
+    }
+    plan_learn(self->binding->plan, node, expected, name);
     return NULL;
+}
+
+static inline const struct plan_key *find_key(const struct reader *self, struct plan_node *node, uint32_t expected,
+                                              struct sb_slice name)
+{
+    const struct plan_key *key = &node->keys[expected];
+    if (expected < node->n_keys && key->len == name.len && is_same(key->text, name.at, name.len))
+        return key;
+    return search_key(self, node, expected < node->n_keys ? expected : node->n_keys - 1, name);
 }
 
 static const uint8_t *read_fields(const struct reader *self, struct plan_scope *scope, struct plan_node *node,
                                   const uint8_t *at)
 {
-    uint32_t n = read_count(&at), next = 0;
+    uint32_t n = read_count(&at);
     for (uint32_t i = 0; i < n; i++) {
         struct sb_slice name = {.at = (const char *) at + 1, .len = *at & 0x1f};
         if ((*at & 0xe0) == MP_FIXSTR) {
@@ -402,7 +444,7 @@ static const uint8_t *read_fields(const struct reader *self, struct plan_scope *
             name.at = NULL;
             at = sb_mp_str(&cursor, &name) ? cursor.at : skip_value(self, at);
         }
-        const struct plan_key *key = name.at ? find_key(self, node, &next, name) : NULL;
+        const struct plan_key *key = name.at ? find_key(self, node, i, name) : NULL;
         at = key && key->node ? read_node(self, scope, key->node, at) : skip_value(self, at);
     }
     return at;

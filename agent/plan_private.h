@@ -106,6 +106,7 @@ struct plan_program {
     const struct plan_label *labels;
     bool is_dynamic; /* some label comes from the message */
     bool is_nonzero;
+    bool is_plain; /* a counter or histogram fed by one field, without conditions: its value is that slot */
     unsigned group;
     uint32_t input; /* root index */
 };

@@ -319,6 +319,8 @@ static enum sb_rc add_program(struct compiler *self, const struct plan_family *f
     if (!self->fire)
         return sb_fail(err, SB_FORMAT, "a feed has no field");
     program->scope = self->base.scope;
+    program->is_plain = program->type != SB_GAUGE && program->single != PLAN_NO_SLOT && !program->is_dynamic &&
+                        !program->is_nonzero && !program->group;
     program->n_ops = (uint32_t) self->feed->n_ops;
     program->ops = sb_arena_copy(&plan->arena, self->ops, program->n_ops, sizeof self->ops[0]);
     program->labels = sb_arena_copy(&plan->arena, self->labels, program->n_labels, sizeof self->labels[0]);

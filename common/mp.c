@@ -205,7 +205,20 @@ static enum walk walk(const uint8_t **at_p, const uint8_t *end, unsigned depth_m
             break;
         }
 
-        const size_t size = fixed_size[*at];
+        /*
+         * Where the next value starts depends on this one's length, and a table look-up would make each step wait for
+         * two loads. These branches let the processor guess instead: records of one engine look alike.
+         */
+        const uint8_t first = *at;
+        size_t size;
+        if (first < 0x80 || first == MP_NIL)
+            size = 1;
+        else if ((first & 0xe0) == 0xa0)
+            size = 1u + (first & 0x1f);
+        else if (first == MP_FLOAT64)
+            size = 9;
+        else
+            size = fixed_size[first];
         if (size != 0) {
             if (size > (size_t) (end - at)) {
                 result = WALK_CUT;
