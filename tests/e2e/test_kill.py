@@ -108,7 +108,7 @@ def test_a_deleted_state_counts_nothing_twice(cluster: Cluster) -> None:
         wait_for(lambda: total(cluster) >= 150, "the hub has all")
         assert total(cluster) == 150
         # The new lineage says that it is one, and the old one's values stay.
-        assert (node.agent.sample("statsbus_agent_state_lost_total") or 0) >= 1
+        assert (node.agent.sample("statsbus_agent_state_losses_total") or 0) >= 1
 
 
 def restart_without_state(node: Node) -> None:
@@ -144,7 +144,7 @@ def test_a_state_deleted_under_load_loses_one_commits_records_at_most(cluster: C
         wait_for(is_settled, "the hub has the rest", 15, every_s=1.5)
     one_commit = sum(1 for at in sent_at if at >= sent_at[-1] - 1.5)
     assert engine.next - 1 - one_commit <= total(cluster) <= engine.next - 1
-    assert (node.agent.sample("statsbus_agent_state_lost_total") or 0) >= 1
+    assert (node.agent.sample("statsbus_agent_state_losses_total") or 0) >= 1
 
 
 def test_a_restart_in_order_keeps_everything(cluster: Cluster) -> None:
