@@ -223,6 +223,7 @@ class Link:
     def _publish(self) -> bool:
         """Sends all records not yet sent. True if there were any."""
         ledger = self._ledger
+        self._read_subscriptions()  # before we skip records for want of an agent, which may have heard our hello already
         ledger.absorb()
         had_any = self._sent_next < ledger.ring.next
         while self._sent_next < ledger.ring.next:

@@ -6,7 +6,7 @@ import os
 import struct
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import msgspec
 import zmq
@@ -118,7 +118,7 @@ class FakeAgent:
         self.engines, self.replay = f"ipc://{folder}/engines", f"ipc://{folder}/replay"
         self.messages: List[Message] = []
         self.records: Dict[str, Dict[int, Any]] = {}
-        self.lost: Dict[str, List[int]] = {}
+        self.lost: Dict[str, Set[int]] = {}
         self.lineage = os.urandom(16)
         self._heals, self._drop = heals, drop
         self._next: Dict[str, int] = {}
@@ -210,7 +210,7 @@ class FakeAgent:
 
     def ranges(self, publisher: str) -> List[int]:
         out: List[int] = []
-        for number in sorted([*self.records.get(publisher, ()), *self.lost.get(publisher, ())]):
+        for number in sorted(self.records.get(publisher, {}).keys() | self.lost.get(publisher, set())):
             if out and number == out[-1] + 1:
                 out[-1] = number
             else:
@@ -234,7 +234,7 @@ class FakeAgent:
 
     def _on_end(self, publisher: str, low: int, high: int) -> None:
         known = self.records.get(publisher, {})
-        self.lost.setdefault(publisher, []).extend(n for n in range(low, high + 1) if n not in known)
+        self.lost.setdefault(publisher, set()).update(n for n in range(low, high + 1) if n not in known)
         self._asked.pop(publisher, None)
 
     def _heal(self, publisher: str) -> None:
