@@ -19,6 +19,7 @@ target_compile_options(
             -Wundef
             -fno-common
             -fstack-protector-strong)
+target_compile_options(statsbus_flags INTERFACE "SHELL:-include ${CMAKE_SOURCE_DIR}/common/banned.h")
 if(STATSBUS_SANITIZE OR STATSBUS_FUZZ)
   target_compile_options(statsbus_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                                                   -fno-omit-frame-pointer)

@@ -18,7 +18,10 @@ struct sb_statefile;
 struct sb_statefile *sb_statefile_open(const char *path, struct sb_err *err) SB_CHECK;
 void sb_statefile_close(struct sb_statefile **self_p); /* gives the lock up */
 
-/* Reads the whole payload into out. SB_ABSENT: no file; SB_FORMAT: not ours, another version, cut or damaged; SB_IO. */
+/*
+ * Reads the whole payload into out, whose content it replaces. SB_ABSENT: no file; SB_FORMAT: not ours, another
+ * version, cut or damaged; SB_FULL: larger than out may be; SB_IO. After an error out is empty or as it was.
+ */
 enum sb_rc sb_statefile_read(struct sb_statefile *self, struct sb_buf *out, struct sb_err *err) SB_CHECK;
 
 /* Replaces the payload in one step: readers see the old or the new one. SB_IO (a full disk among others): the old one

@@ -1,0 +1,79 @@
+#include "endpoint.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "lockfile.h"
+
+static const char ipc[] = "ipc://";
+static const char tcp[] = "tcp://";
+
+static enum sb_rc bind_socket(void *socket, const char *endpoint, struct sb_err *err)
+{
+    if (zmq_bind(socket, endpoint) == 0)
+        return SB_OK;
+    return sb_fail(err, SB_IO, "cannot bind %s: %s", endpoint, zmq_strerror(zmq_errno()));
+}
+
+/* libzmq removes whatever is at the path before it binds: fine for the socket of a dead process, not for a file. */
+static enum sb_rc check_path(const char *path, struct sb_err *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        if (errno == ENOENT)
+            return SB_OK;
+        return sb_fail(err, SB_IO, "cannot look at %s: %s", path, strerror(errno));
+    }
+    if (!S_ISSOCK(info.st_mode))
+        return sb_fail(err, SB_IO, "%s is there and is not a socket", path);
+    return SB_OK;
+}
+
+static enum sb_rc bind_path(void *socket, const char *endpoint, const char *path, int *lock_fd, struct sb_err *err)
+{
+    const int fd = sb_lockfile_take(path, err);
+    if (fd < 0)
+        return err->rc;
+
+    enum sb_rc rc = check_path(path, err);
+    if (rc == SB_OK) {
+        const mode_t before = umask(0117); /* so the socket file is 0660 from its first moment */
+        rc = bind_socket(socket, endpoint, err);
+        umask(before);
+    }
+    if (rc != SB_OK) {
+        close(fd);
+        return rc;
+    }
+    *lock_fd = fd;
+    return SB_OK;
+}
+
+enum sb_rc sb_endpoint_bind(void *socket, const char *endpoint, int *lock_fd, struct sb_err *err)
+{
+    struct sb_err own; /* the reason decides the result, also for callers who don't want it */
+    if (!err)
+        err = &own;
+    if (strlen(endpoint) >= SB_ENDPOINT_MAX)
+        return sb_fail(err, SB_FORMAT, "the endpoint '%.60s...' is longer than %d bytes", endpoint,
+                       SB_ENDPOINT_MAX - 1);
+
+    const bool is_ipc = strncmp(endpoint, ipc, sizeof ipc - 1) == 0;
+    if (!is_ipc && strncmp(endpoint, tcp, sizeof tcp - 1) != 0)
+        return sb_fail(err, SB_FORMAT, "'%s' starts with neither ipc:// nor tcp://", endpoint);
+    const char *rest = endpoint + sizeof ipc - 1; /* both are as long */
+    if (*rest == '\0')
+        return sb_fail(err, SB_FORMAT, "'%s' names no address", endpoint);
+
+    /* Abstract names ("@x") and "*" have no file; the system refuses a second bind of those by itself. */
+    if (is_ipc && *rest != '@' && *rest != '*')
+        return bind_path(socket, endpoint, rest, lock_fd, err);
+    const enum sb_rc rc = bind_socket(socket, endpoint, err);
+    if (rc == SB_OK)
+        *lock_fd = -1;
+    return rc;
+}

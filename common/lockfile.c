@@ -1,0 +1,34 @@
+#include "lockfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+int sb_lockfile_take(const char *path, struct sb_err *err)
+{
+    char lock[PATH_MAX];
+    const int n = snprintf(lock, sizeof lock, "%s.lock", path);
+    if (n < 0 || (size_t) n >= sizeof lock) {
+        sb_fail(err, SB_INVAL, "the path '%.60s...' is too long", path);
+        return -1;
+    }
+
+    const int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0660);
+    if (fd < 0) {
+        sb_fail(err, SB_IO, "cannot open %s: %s", lock, strerror(errno));
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+
+    if (errno == EWOULDBLOCK)
+        sb_fail(err, SB_FULL, "another process holds %s", lock);
+    else
+        sb_fail(err, SB_IO, "cannot lock %s: %s", lock, strerror(errno));
+    close(fd);
+    return -1;
+}
