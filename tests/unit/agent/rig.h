@@ -24,7 +24,7 @@ struct rig {
     char text[4096]; /* what rig_show wrote last */
 };
 
-static void rig_hello(struct rig *rig, const char *hello)
+static inline void rig_hello(struct rig *rig, const char *hello)
 {
     struct sb_buf buf;
     struct sb_err err = {.text = ""};
@@ -38,7 +38,7 @@ static void rig_hello(struct rig *rig, const char *hello)
 }
 
 /* catalog NULL: the embedded one. more: further keys of the hello (", config: {...}"), or "". */
-static void rig_init(struct rig *rig, const char *catalog, const char *more)
+static inline void rig_init(struct rig *rig, const char *catalog, const char *more)
 {
     struct sb_err err = {.text = ""};
     struct sb_catalog_file file = {.name = "test.yaml", .text = catalog, .len = catalog ? strlen(catalog) : 0};
@@ -73,7 +73,7 @@ static void rig_init(struct rig *rig, const char *catalog, const char *more)
     assert_non_null(rig->front_end);
 }
 
-static void rig_release(struct rig *rig)
+static inline void rig_release(struct rig *rig)
 {
     agent_binding_destroy(&rig->engine);
     agent_binding_destroy(&rig->front_end);
@@ -86,7 +86,7 @@ static void rig_release(struct rig *rig)
 }
 
 /* Applies one content to engine and front end, a second after the one before. */
-static void rig_apply_as(struct rig *rig, enum agent_record_type type, const char *content,
+static inline void rig_apply_as(struct rig *rig, enum agent_record_type type, const char *content,
                          enum agent_apply_parts parts)
 {
     struct sb_buf buf;
@@ -104,13 +104,13 @@ static void rig_apply_as(struct rig *rig, enum agent_record_type type, const cha
     rig->now.arrival_ms += 1000;
 }
 
-static void rig_step(struct rig *rig, const char *content)
+static inline void rig_step(struct rig *rig, const char *content)
 {
     rig_apply_as(rig, AGENT_RECORD_STEP, content, AGENT_APPLY_ALL);
 }
 
-static void rig_append(struct rig *rig, const char *fmt, ...) SB_PRINTF(2, 3);
-static void rig_append(struct rig *rig, const char *fmt, ...)
+static inline void rig_append(struct rig *rig, const char *fmt, ...) SB_PRINTF(2, 3);
+static inline void rig_append(struct rig *rig, const char *fmt, ...)
 {
     size_t len = strlen(rig->text);
     va_list args;
@@ -119,7 +119,7 @@ static void rig_append(struct rig *rig, const char *fmt, ...)
     va_end(args);
 }
 
-static void rig_show_gauge(struct rig *rig, const struct agent_contribution *of, uint32_t cell)
+static inline void rig_show_gauge(struct rig *rig, const struct agent_contribution *of, uint32_t cell)
 {
     for (uint32_t i = 0; i < of->n_shown; i++)
         if (of->shown_cells[i] == cell)
@@ -130,7 +130,7 @@ static void rig_show_gauge(struct rig *rig, const struct agent_contribution *of,
  * The series of a family as one text: "labels value; labels value", histograms as "labels bucket bucket ... sum"; ""
  * when it has none. A gauge series without a sample now has no value.
  */
-static const char *rig_show(struct rig *rig, struct agent_binding *binding, const char *family)
+static inline const char *rig_show(struct rig *rig, struct agent_binding *binding, const char *family)
 {
     struct agent_contribution *of = agent_binding_contribution(binding);
     assert_true(agent_contribution_publish(of));
@@ -149,7 +149,7 @@ static const char *rig_show(struct rig *rig, struct agent_binding *binding, cons
     return rig->text[0] == ' ' ? rig->text + 1 : rig->text;
 }
 
-static uint64_t rig_refused(const struct rig *rig, const char *family)
+static inline uint64_t rig_refused(const struct rig *rig, const char *family)
 {
     uint64_t refused = 0;
     for (uint32_t i = 0; i < agent_ledger_n_families(rig->ledger); i++)
