@@ -1,0 +1,15 @@
+/* The settings of statsbus-agent, from agent_settings.def. */
+#ifndef AGENT_SETTINGS_H
+#define AGENT_SETTINGS_H
+
+#include "common/settings.h"
+
+struct agent_settings {
+#define SETTING(name, kind, fallback, help) SB_FIELD_##kind name;
+#include "agent/agent_settings.def"
+#undef SETTING
+};
+
+extern const struct sb_settings_spec agent_settings_spec;
+
+#endif

@@ -1,0 +1,103 @@
+#include "agent/asking.h"
+
+/* The first hole in from..last. */
+static bool hole_from(const struct sb_ranges *applied, uint64_t from, uint64_t last, struct sb_range *hole)
+{
+    for (size_t i = 0; i < applied->n && applied->at[i].from <= from; i++)
+        if (from <= applied->at[i].to)
+            from = applied->at[i].to + 1;
+    if (from > last)
+        return false;
+    *hole = (struct sb_range){.from = from, .to = last};
+    for (size_t i = 0; i < applied->n; i++)
+        if (applied->at[i].from > from) {
+            if (applied->at[i].from <= last)
+                hole->to = applied->at[i].from - 1;
+            break;
+        }
+    return true;
+}
+
+bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applied, uint64_t last, int64_t now_ms,
+                       struct sb_range *question)
+{
+    if (self->is_out)
+        return false;
+    struct sb_range hole;
+    const bool is_later = hole_from(applied, self->question.to + 1, last, &hole);
+    if (!is_later && !hole_from(applied, 1, last, &hole)) {
+        self->has_hole = false;
+        return false;
+    }
+    if (!self->has_hole) {
+        self->has_hole = true;
+        self->hole_ms = now_ms;
+    }
+    if (now_ms - self->hole_ms < AGENT_ASK_PATIENCE_MS)
+        return false;
+    if (self->is_poor && !is_later && now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
+        return false;
+    if (hole.to - hole.from >= AGENT_ASK_MAX)
+        hole.to = hole.from + AGENT_ASK_MAX - 1;
+    self->is_out = true;
+    self->is_refused = false;
+    self->question = hole;
+    self->asked_ms = now_ms;
+    self->gained = 0;
+    *question = hole;
+    return true;
+}
+
+void agent_asking_gained(struct agent_asking *self, uint32_t n, int64_t now_ms)
+{
+    if (!self->is_out)
+        return;
+    self->gained += n;
+    self->asked_ms = now_ms;
+}
+
+void agent_asking_refused(struct agent_asking *self)
+{
+    self->is_refused = self->is_out;
+}
+
+/* Counts from..to as applied; returns how many of them were not. None where the ranges have no room for it. */
+static uint64_t lose(struct sb_ranges *applied, uint64_t from, uint64_t to)
+{
+    if (from > to)
+        return 0;
+    const uint64_t before = sb_ranges_total(applied);
+    return sb_ranges_add(applied, from, to) ? sb_ranges_total(applied) - before : 0;
+}
+
+/* The question is over, one way or the other. */
+static uint64_t close_question(struct agent_asking *self, struct sb_ranges *applied)
+{
+    uint64_t lost = 0;
+    if (self->is_refused)
+        lost = lose(applied, self->question.from, self->question.to);
+    self->is_out = false;
+    self->is_refused = false;
+    return lost;
+}
+
+uint64_t agent_asking_end(struct agent_asking *self, struct sb_ranges *applied, const struct sb_range *answered,
+                          uint64_t first_held, int64_t now_ms)
+{
+    uint64_t lost = lose(applied, 1, first_held - 1);
+    if (!self->is_out || answered->from != self->question.from || answered->to != self->question.to)
+        return lost;
+    lost += close_question(self, applied);
+    self->is_poor = lost == 0 && self->gained == 0;
+    self->asked_ms = now_ms;
+    return lost;
+}
+
+uint64_t agent_asking_expire(struct agent_asking *self, struct sb_ranges *applied, int64_t now_ms)
+{
+    if (!self->is_out || now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
+        return 0;
+    const uint64_t lost = close_question(self, applied);
+    self->question.to = self->question.from - 1; /* the same hole is next */
+    return lost;
+}
