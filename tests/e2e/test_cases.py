@@ -94,8 +94,8 @@ def test_hostile_values_of_a_familys_own_label(cluster: Cluster, node: Node) -> 
             (family,) = [f for f in parse(cluster.hub.metrics("full", accept)) if f.name == "test:seen"]
             assert family.documentation == 'a "help"\nwith \\ in it'
             assert {s.labels["which"]: s.labels.get("what") for s in family.samples} == {n: v for n, (_, v) in HOSTILE.items()}
-    assert own(node, "statsbus_agent_label_values_replaced_total") >= 1
-    assert own(node, "statsbus_agent_label_values_cut_total") >= 2
+    assert own(node, "statsbus_agent_texts_replaced_total") >= 1
+    assert own(node, "statsbus_agent_texts_cut_total") >= 2
 
 
 def test_the_last_snapshot_before_silence_gets_through(cluster: Cluster, node: Node) -> None:
@@ -188,7 +188,7 @@ def test_two_api_servers_add_up_and_show_one_gauge(cluster: Cluster) -> None:
         shows(cluster, "vllm:num_requests_running", 7)
         shows(cluster, "vllm:num_requests_running", 7, "dp")
         second.close()  # and it is silent for longer than the timeout, while the first beats on
-        wait_for(lambda: own(node, "statsbus_agent_publishers") == 1, "the second is given up", 8)
+        wait_for(lambda: own(node, "statsbus_agent_publishers_live") == 1, "the second is given up", 8)
         assert cluster.hub.sample("vllm:num_requests_running") == 7
         first.step(0, scheduler(running=2), at=102.0)
         shows(cluster, "vllm:num_requests_running", 2)

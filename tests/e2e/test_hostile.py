@@ -89,7 +89,7 @@ class Hostile:
 
 
 def refused(node: Node) -> float:
-    return node.agent.sample("statsbus_agent_messages_refused_total") or 0
+    return node.agent.sample("statsbus_agent_refusals_total") or 0
 
 
 def send(node: Node, engine: Engine, count: int, seed: int) -> None:

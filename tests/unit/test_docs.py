@@ -1,0 +1,44 @@
+"""docs/operations.md and the README say what the daemons do: settings from their tables, metrics that exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from daemons import REPOSITORY
+
+OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text()
+
+
+def definitions(path: str, macro: str) -> list[list[str]]:
+    """The arguments of each MACRO(...) line of a .def file, quotes taken off."""
+    text = (REPOSITORY / path).read_text()
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    found = re.findall(rf"^{macro}\((.*)\)$", text, flags=re.M)
+    return [[part.strip().strip('"') for part in re.split(r',\s*(?=(?:[^"]*"[^"]*")*[^"]*$)', arguments)] for arguments in found]
+
+
+def section(heading: str) -> str:
+    return OPERATIONS.split(heading + "\n", 1)[1].split("\n#", 1)[0]
+
+
+@pytest.mark.parametrize(("heading", "path"), [("### Settings of the agent", "agent/agent_settings.def"),
+                                               ("### Settings of the hub", "hub/hub_settings.def")])
+def test_every_setting_is_documented_as_it_is(heading: str, path: str) -> None:
+    want = [f"| `--{name.replace('_', '-')}` | `{default}` | {text} |" if default else f"| `--{name.replace('_', '-')}` | | {text} |"
+            for name, _, default, text in definitions(path, "SETTING")]
+    assert len(want) > 3
+    assert [line for line in section(heading).splitlines() if line.startswith("| `")] == want
+
+
+def test_every_metric_in_the_tables_exists() -> None:
+    agent = {name + "_total" for name, _ in definitions("agent/agent_metrics.def", "COUNTER")}
+    agent |= {name for name, _ in definitions("agent/agent_metrics.def", "GAUGE")}
+    sources = "".join(path.read_text() for path in (REPOSITORY / "agent").glob("*.[ch]"))
+    hub = {row[0] for row in definitions("hub/own_families.def", "OWN")}
+    tables = section("## What to alert on")
+    for part, known in zip(tables.split("Hub (`statsbus_hub_...`")[0:2], (agent, hub)):
+        for cell in re.findall(r"^\| (`.*?`(?:, `.*?`)*) \|", part, flags=re.M):
+            for name in re.findall(r"`(\w+)`", cell):
+                assert name in known or f'PREFIX "{name}"' in sources, name
