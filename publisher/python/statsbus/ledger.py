@@ -150,6 +150,17 @@ class Ledger:
         finally:
             self._lock.release()
 
+    def discard(self) -> int:
+        """Drops what is pending, unless another thread is at it; how many records that were."""
+        if not self._lock.acquire(False):
+            return 0
+        try:
+            count = len(self.pending)
+            self.pending.clear()
+            return count
+        finally:
+            self._lock.release()
+
     def piece(self, low: int, high: int) -> Tuple[int, int, bytes, int]:
         """(first number, count, payload, where to go on) of the next `rec` message of low..high; count 0: none left."""
         with self._lock:

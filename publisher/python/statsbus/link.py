@@ -16,6 +16,7 @@ from .ledger import Ledger
 
 LINGER_S = 1.0  # how long the thread goes on ticking after the last record before it sleeps until woken
 RETRY_S = 1.0  # pause before sockets are opened again after they failed
+HANG_S = 2.0  # beyond linger, until a thread that was told to stop counts as stuck
 CLOSE_LINGER_S = 1.0  # how long what was sent may stay in the queues when the sockets close
 BURST = 64  # messages read, or pieces of an answer sent, before the loop looks at the time again
 SUBSCRIPTIONS = 64  # topics; an agent needs one
@@ -85,6 +86,7 @@ class Link:
         self._waker = Waker()
         self._thread = threading.Thread(target=self._run, name="statsbus", daemon=True)
         self._stop = False
+        self._stop_by = 0.0
         self._final_beat = False
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder()
@@ -112,12 +114,13 @@ class Link:
         self._waker.wake()
 
     def stop(self, final_beat: bool, timeout_s: float) -> bool:
-        """Publishes what is pending, sends the final beat if asked to, closes. False if it takes longer."""
+        """Publishes what is pending, for timeout_s, sends the final beat if asked to, closes. False if that hangs."""
         self._final_beat = final_beat
+        self._stop_by = time.monotonic() + timeout_s
         self._stop = True
         self.wake()
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
-            self._thread.join(timeout_s)
+            self._thread.join(timeout_s + CLOSE_LINGER_S + HANG_S)
         return not self._thread.is_alive()
 
     def abandon(self) -> Tuple[Any, ...]:
@@ -203,8 +206,10 @@ class Link:
             if self._waker.read_fd in ready:
                 self._waker.drain()
                 tick_at = now
-            self._read_subscriptions()
-            self._read_agent()
+            if self._stats in ready:  # not otherwise: each call lets go of the interpreter, and has to get it back
+                self._read_subscriptions()
+            if self._replay in ready:
+                self._read_agent()
         self._publish()
         if self._final_beat:
             self._send_beat(is_final=True)
@@ -221,20 +226,26 @@ class Link:
         return float("inf")
 
     def _publish(self) -> bool:
-        """Sends all records not yet sent. True if there were any."""
+        """Sends all records not yet sent, but not those that come meanwhile. True if there were any."""
         ledger = self._ledger
-        self._read_subscriptions()  # before we skip records for want of an agent, which may have heard our hello already
+        if not self.is_subscribed:
+            self._read_subscriptions()  # an agent that heard our first hello counts on the records after it
         ledger.absorb()
-        had_any = self._sent_next < ledger.ring.next
-        while self._sent_next < ledger.ring.next:
+        end = ledger.ring.next
+        had_any = self._sent_next < end
+        while self._sent_next < end and not self._is_late():
             if not self.is_subscribed:
-                self._sent_next = ledger.ring.next  # an agent that comes later asks for them
+                self._sent_next = end  # an agent that comes later asks for them
                 break
-            first, count, payload, after = ledger.piece(self._sent_next, ledger.ring.next - 1)
+            first, count, payload, after = ledger.piece(self._sent_next, end - 1)
             if count:
                 self._send(self._stats, "rec", first, count, payload)
             self._sent_next = after
         return had_any
+
+    def _is_late(self) -> bool:
+        """Whether we were told to stop, and the time for it is over: engine threads that never pause starve us."""
+        return self._stop and time.monotonic() > self._stop_by
 
     def _say_hello(self) -> None:
         self.hello_due = False

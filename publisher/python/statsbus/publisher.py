@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import secrets
 import threading
@@ -19,6 +20,7 @@ from .link import Link, Settings
 from .wire import Family, Source
 
 CONNECT_S = 0.5  # how long a new publisher that is closed at once looks for an agent
+STOP_S = 0.1  # what the last batch gets in any case
 EXIT_S = 2.0  # what an interpreter that exits spends at most on a publisher that nobody closed
 BUFFER_BYTES = 4096  # to begin with; a buffer grows to what its records need
 DESCRIPTION_BYTES = 640 << 10  # of the hello without `latest`; what is left of the message is for those
@@ -177,7 +179,7 @@ class Publisher:
             buffer = buffers.pop()
         except IndexError:  # more threads encode at once than ever before
             buffer = bytearray(BUFFER_BYTES)
-        self._encode_into((kind, source, self._clock() if time is None else float(time), content), buffer)
+        self._encode_into((kind, source, self._clock() if time is None else _finite(time), content), buffer)
         record = bytes(buffer)
         if len(record) <= wire.RECORD_BYTES:
             buffers.append(buffer)
@@ -193,8 +195,7 @@ class Publisher:
         """Rarely: wakes the background thread (or starts it, after a fork), or numbers records in its stead."""
         ledger = self._ledger
         if self._is_closed:
-            self._after_close += len(ledger.pending)
-            ledger.pending.clear()
+            self._after_close += ledger.discard()
             return
         if ledger.care_above == 0:
             ledger.care_above = ledger.busy_limit
@@ -324,8 +325,8 @@ class Publisher:
                 clocks.sleep(0.005)  # a process that lives for a moment only still finds its agent
             complete = self.flush(deadline - clocks.monotonic() if link and link.is_subscribed else 0.0)
             self._is_closed = True
-            if link and not link.stop(ended, max(0.0, deadline - clocks.monotonic()) + EXIT_S):
-                log.warning("statsbus: the publisher's thread did not end in %g s", timeout_s + EXIT_S)
+            if link and not link.stop(ended, max(STOP_S, deadline - clocks.monotonic())):
+                log.warning("statsbus: the publisher's thread did not end; it is left to itself")
             ledger.care_above = 0  # from now on each record comes by _care, which drops it
             _publishers.discard(self)
             return complete
@@ -393,6 +394,14 @@ class Publisher:
             _abandoned.append(self._link.abandon())
         self._begin_life()
         self._is_closed = was_closed
+
+
+def _finite(time: float) -> float:
+    """As a float, which the wire asks for: an agent refuses a whole message for one record without a time."""
+    time = float(time)
+    if not math.isfinite(time):
+        raise ValueError(f"a record cannot have the time {time}")
+    return time
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -157,3 +157,11 @@ def test_threads_that_absorb_at_once_number_each_record_once():
 )
 def test_a_mark_is_read_or_refused(lineage, ranges, good):
     assert (wire.read_mark(lineage, ranges, 100) is not None) == good
+
+
+def test_what_is_discarded_is_not_taken_away_from_a_thread_that_numbers():
+    ledger = Ledger(100, 1 << 20)
+    ledger.pending.extend([(None, b"a")] * 3)
+    with ledger._lock:
+        assert ledger.discard() == 0 and len(ledger.pending) == 3
+    assert ledger.discard() == 3 and not ledger.pending

@@ -104,6 +104,10 @@ def test_a_restarted_agent_is_greeted_with_the_mark_and_can_carry_on(folder, pub
             publisher.step(0, None, STEP)
         assert publisher.flush(10.0)
     first.close()
+    deadline = time.monotonic() + 5
+    while publisher.counts()["subscribed"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not publisher.counts()["subscribed"], "nothing is kept in queues for an agent that is gone"
     for _ in range(10):
         publisher.step(0, None, STEP)
     second = FakeAgent(folder)
@@ -259,6 +263,8 @@ def test_a_field_that_cannot_be_encoded_costs_that_field_only(agent, publish, ba
         lambda p: p.step([], {}, {}),
         lambda p: p.step(None, {}, {}),
         lambda p: p.step(0, {}, {}, time="soon"),
+        lambda p: p.step(0, {}, {}, time=float("nan")),
+        lambda p: p.event(0, {"sleep": {}}, time=float("inf")),
         lambda p: p.event(0, None),
         lambda p: p.event(0, {"sleep": 1}),
         lambda p: p.event(0, {1: {}}),

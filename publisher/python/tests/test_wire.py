@@ -1,14 +1,17 @@
 """What goes over the wire is what schemas/engine-wire.md says. The fake agent checks each message's shape."""
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import time
 
 import msgspec
 import pytest
-from statsbus import Family, Publisher, Source
-from statsbus import wire
+from fake_agent import decode
+from statsbus import Family, Publisher, Source, wire
 
+EXAMPLES = pathlib.Path(__file__).parents[3] / "schemas" / "examples" / "engine"
 SCHEDULER = {"num_running_reqs": 3, "kv_cache_usage": 0.25}
 ITERATION = {"num_generation_tokens": 3, "inter_token_latencies_iter": [0.01, 0.02]}
 
@@ -277,6 +280,26 @@ def test_an_update_is_announced(agent, publish):
     publisher.update(config={"lora": {"max_loras": 2}}, info=[(0, "x", {"a": 1})])
     hello = agent.until(lambda: [m for m in agent.of("hello") if m.payload["info"]])[0]
     assert hello.payload["config"] == {"lora": {"max_loras": 2}}
+
+
+@pytest.mark.parametrize("kind", ["rec", "hello", "beat", "end", "mark"])
+def test_the_fake_agent_takes_what_the_schema_shows(kind):
+    example = json.loads((EXAMPLES / f"{kind}.json").read_text())
+    header = wire.header(example["header"]["number"], example["header"]["count"])
+    frames = [example["topic"].encode(), header, (EXAMPLES / f"{kind}.msgpack").read_bytes()]
+    assert decode(frames, kind in ("end", "mark")).kind == kind
+
+
+@pytest.mark.parametrize("name, answer", [("ask", "end"), ("applied", "mark"), ("hello-request", "hello")])
+def test_what_the_schema_shows_of_the_agent_is_understood(agent, publish, name, answer):
+    publisher = publish()
+    agent.until(lambda: agent.of("hello"))
+    for _ in range(43):
+        publisher.step(0, None, ITERATION)
+    agent.until(lambda: len(records_of(agent, publisher)) == 43)
+    agent.say_raw(publisher.id, (EXAMPLES / f"{name}.msgpack").read_bytes())
+    agent.until(lambda: [m for m in agent.of(answer) if m.is_replay])
+    assert publisher.counts()["bad_messages"] == 0
 
 
 @pytest.mark.parametrize(
