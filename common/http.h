@@ -59,6 +59,7 @@ enum {
 /*
  * Listens at "address:port" (IPv4, or [IPv6]:port) and serves within the loop. Other paths get 404, other methods than GET
  * and HEAD 405. routes is borrowed for the server's life.
+ * Destroyed before the loop.
  * NULL with *err: SB_FORMAT (the address), SB_IO (the bind, with the system's reason), SB_NOMEM.
  */
 struct sb_http *sb_http_new(zloop_t *loop, const char *listen, const struct sb_http_route *routes, size_t n_routes,
