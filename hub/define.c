@@ -53,9 +53,10 @@ static bool read_text(struct sb_mp *at, struct sb_slice *out)
     return sb_mp_nil(at) || sb_mp_str(at, out);
 }
 
-static bool skip_rest(struct hub_session *self, struct sb_mp *at, uint32_t n, uint32_t known)
+/* Skips the last of the elements that this release knows, and counts what comes behind it. */
+static bool skip_last(struct hub_session *self, struct sb_mp *at, uint32_t n, uint32_t known)
 {
-    for (uint32_t i = known; i < n; i++) {
+    for (uint32_t i = known - 1; i < n; i++) {
         if (!sb_mp_skip(at))
             return false;
     }
@@ -112,7 +113,7 @@ static enum hub_refusal read_family(struct hub_session *self, struct sb_mp *at, 
         return HUB_REFUSAL_type;
     if (sb_mp_peek(at) != SB_MP_NIL && sb_mp_peek(at) != SB_MP_ARRAY)
         return HUB_REFUSAL_type;
-    return skip_rest(self, at, n, ELEMENTS - 1) ? HUB_OK : HUB_REFUSAL_type;
+    return skip_last(self, at, n, ELEMENTS) ? HUB_OK : HUB_REFUSAL_type;
 }
 
 static enum hub_refusal check_family(struct hub_session *self, struct sb_mp *at)
@@ -156,7 +157,7 @@ static enum hub_refusal read_series(struct hub_session *self, struct sb_mp *at, 
     if (!sb_mp_array(at, &n) || n < ELEMENTS || !sb_mp_uint(at, &out->id) || !sb_mp_uint(at, &out->family))
         return HUB_REFUSAL_type;
     out->labels = *at;
-    return skip_rest(self, at, n, ELEMENTS - 1) ? HUB_OK : HUB_REFUSAL_type;
+    return skip_last(self, at, n, ELEMENTS) ? HUB_OK : HUB_REFUSAL_type;
 }
 
 /* Reads a map of labels into a draft; faults are counted when it is applied, not when it is checked. */
@@ -239,7 +240,7 @@ static enum hub_refusal read_contribution(struct hub_session *self, struct sb_mp
     if (!sb_mp_skip(at))
         return HUB_REFUSAL_type;
     out->identity = *at;
-    return skip_rest(self, at, n, ELEMENTS - 1) ? HUB_OK : HUB_REFUSAL_type;
+    return skip_last(self, at, n, ELEMENTS) ? HUB_OK : HUB_REFUSAL_type;
 }
 
 /* The labels of the source by themselves, and all labels; those of the source win. */

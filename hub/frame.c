@@ -1,4 +1,6 @@
 /* FRAME: the numbers of one contribution. The hot path of the hub: nothing is allocated once a cell has its page. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +8,42 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are packed little-endian and read in place");
 
+enum { BLOCK = 16 }; /* ids that are looked at together */
+
+/* Vectors by hand, in the form that gcc and clang share: neither finds them by itself in bytes that aren't aligned. */
+typedef uint32_t ids4 __attribute__((vector_size(16)));
+typedef double values2 __attribute__((vector_size(16)));
+typedef uint64_t bits2 __attribute__((vector_size(16)));
+typedef int64_t mask2 __attribute__((vector_size(16)));
+
+static inline ids4 load_ids(const void *at)
+{
+    ids4 ids;
+    memcpy(&ids, at, sizeof ids);
+    return ids;
+}
+
+static inline values2 load_values(const void *at)
+{
+    values2 values;
+    memcpy(&values, at, sizeof values);
+    return values;
+}
+
+/* Are these BLOCK numbers first, first + 1, ...? */
+static inline bool is_run(const void *numbers, uint32_t first)
+{
+    const uint8_t *at = numbers;
+    ids4 expected = {first, first + 1, first + 2, first + 3};
+    ids4 differs = {0};
+    for (size_t k = 0; k < BLOCK; k += 4, expected += 4)
+        differs |= load_ids(at + k * sizeof(uint32_t)) ^ expected;
+    mask2 halves = (mask2) differs;
+    return (halves[0] | halves[1]) == 0;
+}
+
 #define SIGN_BIT 0x8000000000000000u
+#define EXPONENT_ONE 0x0010000000000000
 #define LARGEST_FINITE 0x7fefffffffffffffu
 
 /* Ids and values of one kind, as they lie in the message: not aligned. */
@@ -80,15 +117,31 @@ static bool ids_are_below(const struct packed *packed, size_t limit)
     return packed->n == 0 || highest < limit;
 }
 
-/* Cells hold what was counted: finite, not below 0 (-0.0 is 0). */
+/* Cells hold what was counted: finite, not below 0 (-0.0 is 0). NaN fails both comparisons. */
+static inline bool is_countable(double value)
+{
+    return (value >= 0) & (value <= DBL_MAX);
+}
+
+/*
+ * Adding one to the exponent carries infinities and NaN into the sign bit, where negative values have a 1 already. What
+ * this suspects (-0.0 among it) is looked at again one by one.
+ */
 static bool cells_are_countable(const struct packed *packed)
 {
-    uint64_t bad = 0;
-    for (size_t i = 0; i < packed->n; i++) {
-        uint64_t bits = bits_at(packed, i);
-        bad |= (uint64_t) (bits > LARGEST_FINITE) & (uint64_t) (bits != SIGN_BIT);
+    const mask2 one = {EXPONENT_ONE, EXPONENT_ONE};
+    mask2 suspect = {0};
+    size_t i = 0;
+    for (; i + 2 <= packed->n; i += 2) {
+        mask2 bits = (mask2) load_values(packed->values + i * sizeof(double));
+        suspect |= bits | (mask2) ((bits2) bits + (bits2) one);
     }
-    return bad == 0;
+    if ((suspect[0] | suspect[1]) < 0)
+        i = 0;
+    bool is_good = true;
+    for (; i < packed->n; i++)
+        is_good &= is_countable(value_at(packed, i));
+    return is_good;
 }
 
 static bool gauges_are_finite(const struct packed *packed)
@@ -99,27 +152,47 @@ static bool gauges_are_finite(const struct packed *packed)
     return bad == 0;
 }
 
-/* All ids name cells; *is_paged: and every one of them has its page already. */
-static enum hub_refusal check_cells(const struct hub_session *self, const struct packed *packed,
-                                    const struct hub_values *values, bool *is_paged)
+/*
+ * Cells of one family are neighbours, in a session as in the index, so most ids come in runs. If the BLOCK ids from i
+ * on are such a run, and name a run of cells: the first of these; else 0.
+ */
+static inline uint32_t run_cell(const struct hub_session *self, const struct packed *packed, size_t i)
 {
-    if (!ids_are_below(packed, self->n_cells))
-        return HUB_REFUSAL_unknown_id;
+    uint32_t id = id_at(packed, i);
+    if (packed->n - i < BLOCK || id >= self->n_cells || self->n_cells - id < BLOCK)
+        return 0;
+    uint32_t cell = self->cells[id];
+    bool is_both = is_run(packed->ids + i * sizeof id, id) && is_run(&self->cells[id], cell);
+    return is_both && cell < HUB_CELLS_MAX ? cell : 0;
+}
+
+static inline bool is_paged(const struct hub_values *values, uint32_t cell)
+{
+    uint32_t page = cell >> HUB_PAGE_BITS;
+    return page < values->n_pages && values->pages[page];
+}
+
+/* Do all ids name cells? *has_pages: and every one of them has its page already. */
+static enum hub_refusal check_cells(const struct hub_session *self, const struct packed *packed,
+                                    const struct hub_values *values, bool *has_pages)
+{
+    *has_pages = true;
     if (!cells_are_countable(packed))
         return HUB_REFUSAL_value;
-    uint32_t bad = 0;
-    uint32_t last = UINT32_MAX;
-    *is_paged = true;
-    for (size_t i = 0; i < packed->n; i++) {
-        uint32_t cell = self->cells[id_at(packed, i)];
-        uint32_t page = cell >> HUB_PAGE_BITS;
-        bad |= cell - 1; /* the top bit: 0, undefined; or a gauge */
-        if (page == last)
+    for (size_t i = 0; i < packed->n;) {
+        uint32_t first = run_cell(self, packed, i);
+        if (first) {
+            *has_pages &= is_paged(values, first) && is_paged(values, first + BLOCK - 1);
+            i += BLOCK;
             continue;
-        last = page;
-        *is_paged &= page < values->n_pages && values->pages[page];
+        }
+        uint32_t id = id_at(packed, i++);
+        uint32_t cell = id < self->n_cells ? self->cells[id] : 0;
+        if (cell == 0 || cell & HUB_GAUGE_MARK)
+            return HUB_REFUSAL_unknown_id;
+        *has_pages &= is_paged(values, cell);
     }
-    return bad & HUB_GAUGE_MARK ? HUB_REFUSAL_unknown_id : HUB_OK;
+    return HUB_OK;
 }
 
 static enum hub_refusal check_gauges(const struct hub_session *self, const struct packed *packed)
@@ -172,19 +245,41 @@ static enum hub_refusal make_room(struct hub_session *self, const struct frame *
     return HUB_REFUSAL_limit;
 }
 
-/* The maximum by integers: see values.h. */
+/* The larger of the two, without the sign of -0.0; of a cell without a value (-0.0) and 0, the 0. */
+static inline void raise_cell(double *cell, double value)
+{
+    value = fabs(value);
+    *cell = *cell > value ? *cell : value;
+}
+
+static inline void raise_run(double *cells, const uint8_t *values)
+{
+    const mask2 no_sign = {INT64_MAX, INT64_MAX};
+    for (size_t k = 0; k < BLOCK; k += 2) {
+        values2 before = load_values(&cells[k]);
+        values2 value = (values2) ((mask2) load_values(values + k * sizeof(double)) & no_sign);
+        mask2 keeps = before > value;
+        mask2 after = (keeps & (mask2) before) | (~keeps & (mask2) value);
+        memcpy(&cells[k], &after, sizeof after);
+    }
+}
+
 static void apply_cells(const struct hub_session *self, const struct packed *packed, struct hub_values *values)
 {
+    enum { IN_PAGE = HUB_PAGE_CELLS - 1 };
     double *const *pages = values->pages;
-    const uint32_t *cells = self->cells;
-    for (size_t i = 0; i < packed->n; i++) {
-        uint32_t cell = cells[id_at(packed, i)];
-        double *at = &pages[cell >> HUB_PAGE_BITS][cell & (HUB_PAGE_CELLS - 1)];
-        int64_t now = (int64_t) (bits_at(packed, i) & ~SIGN_BIT);
-        int64_t before;
-        memcpy(&before, at, sizeof before);
-        now = now > before ? now : before;
-        memcpy(at, &now, sizeof now);
+    for (size_t i = 0; i < packed->n;) {
+        uint32_t first = run_cell(self, packed, i);
+        if (first && (first & IN_PAGE) <= HUB_PAGE_CELLS - BLOCK) {
+            raise_run(&pages[first >> HUB_PAGE_BITS][first & IN_PAGE], packed->values + i * sizeof(double));
+            i += BLOCK;
+            continue;
+        }
+        size_t end = first ? i + BLOCK : i + 1;
+        for (; i < end; i++) {
+            uint32_t cell = self->cells[id_at(packed, i)];
+            raise_cell(&pages[cell >> HUB_PAGE_BITS][cell & IN_PAGE], value_at(packed, i));
+        }
     }
 }
 
@@ -280,11 +375,11 @@ static void apply_snapshot(struct hub_session *self, struct hub_contribution *co
 static enum hub_refusal check_frame(struct hub_session *self, const struct frame *frame,
                                     struct hub_contribution *contribution)
 {
-    bool is_paged;
-    enum hub_refusal refusal = check_cells(self, &frame->cells, &contribution->values, &is_paged);
+    bool has_pages;
+    enum hub_refusal refusal = check_cells(self, &frame->cells, &contribution->values, &has_pages);
     if (refusal == HUB_OK)
         refusal = check_gauges(self, &frame->gauges);
-    if (refusal == HUB_OK && (!is_paged || frame->gauges.n > contribution->cap_wire_gauges))
+    if (refusal == HUB_OK && (!has_pages || frame->gauges.n > contribution->cap_wire_gauges))
         refusal = make_room(self, frame, contribution);
     return refusal;
 }

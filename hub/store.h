@@ -104,7 +104,7 @@ struct hub_contribution_def {
 enum sb_rc hub_store_contribution(struct hub_store *self, struct hub_lineage *lineage,
                                   const struct hub_contribution_def *def, struct hub_contribution **out,
                                   struct sb_err *err) SB_CHECK;
-/* Takes a contribution out of everything and frees it. */
+/* Takes a contribution out of everything and frees it. No session may name it any more. */
 void hub_store_remove(struct hub_store *self, struct hub_contribution *contribution);
 
 /* Chooses anew whose gauges are shown; after any change of a contribution's gauges, age or life. */

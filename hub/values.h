@@ -3,7 +3,7 @@
  *
  * All rows share one index of cells (index.h). A row is cut into pages of 64 cells that exist once a cell of theirs has
  * a value, so that cells which only one source has cost the others nothing. A cell without a value holds -0.0: it
- * adds nothing to a sum, a sum of such cells is -0.0 again, and as integers all values of at least 0 are above it.
+ * adds nothing to a sum, and a sum of such cells is -0.0 again.
  */
 #ifndef HUB_VALUES_H
 #define HUB_VALUES_H
