@@ -32,9 +32,11 @@ static double weight_of(struct sb_slice text)
         return 0;
     memcpy(digits, text.at, text.len);
     digits[text.len] = '\0';
+    if (strspn(digits, "0123456789.") != text.len)
+        return 0;
     char *end;
     const double q = strtod(digits, &end);
-    return *end == '\0' && q >= 0 && q <= 1 ? q : 0;
+    return *end == '\0' && q <= 1 ? q : 0;
 }
 
 static void read_parameter(struct sb_slice parameter, struct sb_preference *out)
