@@ -190,9 +190,10 @@ void hub_destroy(struct hub **self_p)
 
 void hub_run(struct hub *self)
 {
-    sb_log(SB_LOG_INFO, "ready", "agents=%s http_port=%u",
-           zsock_endpoint(self->router) ? zsock_endpoint(self->router) : self->settings->agents,
-           sb_http_port(self->http));
+    char endpoint[SB_ENDPOINT_MAX] = "";
+    size_t size = sizeof endpoint;
+    zmq_getsockopt(zsock_resolve(self->router), ZMQ_LAST_ENDPOINT, endpoint, &size); /* with the port that :* became */
+    sb_log(SB_LOG_INFO, "ready", "agents=%s http_port=%u", endpoint, sb_http_port(self->http));
     zloop_start(self->loop);
     sb_log(SB_LOG_INFO, "stopped", "frames=%llu", (unsigned long long) self->counters.frames);
 }
