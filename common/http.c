@@ -11,6 +11,7 @@
 #include "accept.h"
 #include "gzip.h"
 #include "http_private.h"
+#include "settings.h"
 
 enum {
     BACKLOG = 128,
@@ -33,54 +34,58 @@ struct sb_http {
 
 /* --- listening --- */
 
-static enum sb_rc parse_address(const char *listen_at, struct sockaddr_storage *out, socklen_t *len, struct sb_err *err)
+union address {
+    struct sockaddr_storage storage;
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* The host of "host:port", in brackets or not, into *out. */
+static bool parse_host(char *host, uint16_t port, union address *out)
+{
+    const size_t len = strlen(host);
+    if (host[0] == '[' && host[len - 1] == ']') {
+        host[len - 1] = '\0';
+        out->v6.sin6_family = AF_INET6;
+        out->v6.sin6_port = htons(port);
+        return inet_pton(AF_INET6, host + 1, &out->v6.sin6_addr) == 1;
+    }
+    out->v4.sin_family = AF_INET;
+    out->v4.sin_port = htons(port);
+    return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1;
+}
+
+static enum sb_rc parse_address(const char *listen_at, union address *out, struct sb_err *err)
 {
     char host[INET6_ADDRSTRLEN + 2];
     const char *colon = strrchr(listen_at, ':');
     const size_t host_len = colon ? (size_t) (colon - listen_at) : 0;
-    char *end;
-    const unsigned long port =
-        colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : UINT16_MAX + 1;
-    if (port > UINT16_MAX || *end != '\0' || host_len == 0 || host_len >= sizeof host)
+    int64_t port = 0;
+    if (host_len == 0 || host_len >= sizeof host || sb_parse_count(colon + 1, &port, NULL) != SB_OK ||
+        port > UINT16_MAX)
         return sb_fail(err, SB_FORMAT, "'%s' is not address:port or [address]:port", listen_at);
     memcpy(host, listen_at, host_len);
     host[host_len] = '\0';
-
-    memset(out, 0, sizeof *out);
-    struct sockaddr_in *v4 = (struct sockaddr_in *) out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) out;
-    if (host[0] == '[' && host[host_len - 1] == ']') {
-        host[host_len - 1] = '\0';
-        if (inet_pton(AF_INET6, host + 1, &v6->sin6_addr) == 1) {
-            v6->sin6_family = AF_INET6;
-            v6->sin6_port = htons((uint16_t) port);
-            *len = sizeof *v6;
-            return SB_OK;
-        }
-    } else if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons((uint16_t) port);
-        *len = sizeof *v4;
-        return SB_OK;
-    }
-    return sb_fail(err, SB_FORMAT, "'%s' names no IPv4 address, nor an IPv6 address in brackets", listen_at);
+    if (!parse_host(host, (uint16_t) port, out))
+        return sb_fail(err, SB_FORMAT, "'%s' names no IPv4 address, nor an IPv6 address in brackets", listen_at);
+    return SB_OK;
 }
 
 /* A socket that listens, or -1 with *err; *port is the one it got. */
 static int listen_on(const char *listen_at, unsigned *port, struct sb_err *err)
 {
-    struct sockaddr_storage address;
-    socklen_t len = sizeof address;
-    if (parse_address(listen_at, &address, &len, err) != SB_OK)
+    union address address = {.storage = {0}};
+    if (parse_address(listen_at, &address, err) != SB_OK)
         return -1;
 
+    const bool is_v6 = address.any.sa_family == AF_INET6;
+    socklen_t len = is_v6 ? sizeof address.v6 : sizeof address.v4;
     const int on = 1;
-    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(fd, (const struct sockaddr *) &address, len) == 0 && listen(fd, BACKLOG) == 0 &&
-        getsockname(fd, (struct sockaddr *) &address, &len) == 0) {
-        *port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &address)->sin6_port
-                                                    : ((struct sockaddr_in *) &address)->sin_port);
+    const int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(fd, &address.any, len) == 0 &&
+        listen(fd, BACKLOG) == 0 && getsockname(fd, &address.any, &len) == 0) {
+        *port = ntohs(is_v6 ? address.v6.sin6_port : address.v4.sin_port);
         return fd;
     }
     sb_fail(err, SB_IO, "cannot listen on %s: %s", listen_at, strerror(errno));
