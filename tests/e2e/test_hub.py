@@ -148,10 +148,14 @@ def test_a_silent_agent_takes_its_gauges_along(new_cluster: Any) -> None:
     with joined(cluster) as fake, joined(cluster, b"m" * 16, {**IDENTITY, "model_name": "n"}) as other:
         other.frame({TOKENS: 1}, {RUNNING: 5})
         other.settle()
-        fake.frame({TOKENS: 12}, {RUNNING: 3})
-        fake.settle()
-        # Both are the same source: of its contributions the youngest is shown, until its agent dies.
-        assert cluster.hub.sample("vllm:num_requests_running") == 3
+
+        # Both are the same source: of its contributions the youngest is shown (by milliseconds), until its agent dies.
+        def is_shown() -> bool:
+            fake.frame({TOKENS: 12}, {RUNNING: 3})
+            fake.settle()
+            return cluster.hub.sample("vllm:num_requests_running") == 3
+
+        wait_for(is_shown, "the youngest gauges are shown")
 
         def is_gone() -> bool:
             other.send("FRAME")
