@@ -1,4 +1,5 @@
 """statsbus: publishes the statistics of an LLM engine to the agent of its node, at next to no cost for the engine."""
+
 from .publisher import Publisher
 from .wire import Family, Source
 

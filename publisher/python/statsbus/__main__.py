@@ -1,4 +1,5 @@
 """python -m statsbus: plays recorded engine streams, and says what is in them."""
+
 from __future__ import annotations
 
 import argparse
@@ -47,17 +48,25 @@ def _parser() -> argparse.ArgumentParser:
     replay = commands.add_parser(
         "replay",
         help="play a recorded stream as an engine would publish it",
-        description="Plays a recorded stream; ends with 0 once the agent has applied all of it. Without --bye the agent "
-        "sees silence afterwards, as when an engine is killed.",
+        description="Plays a recorded stream; ends with 0 once the agent has applied all of it. Without --bye the "
+        "agent sees silence afterwards, as when an engine is killed.",
     )
     replay.add_argument("stream", metavar="STREAM[.gz]")
     replay.add_argument("--engines", help="the agent's endpoint for statistics (default: STATSBUS_ENGINES)")
-    replay.add_argument("--replay", help="the agent's endpoint for replay (default: STATSBUS_REPLAY, or beside --engines)")
-    replay.add_argument("--speed", type=_speed, default=1.0, metavar="1|N|max", help="times the recorded pace (default: 1)")
-    replay.add_argument("--loop", action="store_true", help="again and again, clocks running on, until SIGINT or SIGTERM")
+    replay.add_argument(
+        "--replay", help="the agent's endpoint for replay (default: STATSBUS_REPLAY, or beside --engines)"
+    )
+    replay.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="1|N|max", help="times the recorded pace (default: 1)"
+    )
+    replay.add_argument(
+        "--loop", action="store_true", help="again and again, clocks running on, until SIGINT or SIGTERM"
+    )
     replay.add_argument("--limit", type=_at_least_0, metavar="ENTRIES", help="only the first entries, of whatever kind")
     replay.add_argument("--bye", action="store_true", help="say at the end that the engine ended in order")
-    replay.add_argument("--timeout", type=float, default=60.0, metavar="S", help="give up without progress (default: 60)")
+    replay.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="give up without progress (default: 60)"
+    )
     for flag, field, text in IDENTITY:
         replay.add_argument(flag, dest=field, help=text)
     inspect = commands.add_parser("inspect", help="count the entries of a recorded stream by kind")

@@ -1,4 +1,5 @@
 """Engine objects to msgpack: what msgspec doesn't know by itself, and what to do when a field cannot be encoded."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -19,7 +20,7 @@ def Encoder() -> msgspec.msgpack.Encoder:
 
 
 def _foreign(value: Any) -> Any:
-    """Objects that msgspec doesn't encode: plain objects by their fields, numpy's as Python's, anything else as text."""
+    """What msgspec doesn't encode: plain objects by their fields, numpy's as Python's, anything else as text."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "__dict__"):
@@ -33,7 +34,9 @@ def salvage(value: Any, depth: int = DEPTH) -> Any:
         value = value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-    elif not isinstance(value, (Mapping, str, bytes, list, tuple, set, frozenset, numbers.Number)) and value is not None:
+    elif (
+        not isinstance(value, (Mapping, str, bytes, list, tuple, set, frozenset, numbers.Number)) and value is not None
+    ):
         value = _foreign(value)
     if isinstance(value, Mapping):
         items = ((str(key), _try(item, depth - 1)) for key, item in value.items())

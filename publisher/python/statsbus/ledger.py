@@ -4,6 +4,7 @@ Recording threads only append to `pending` (one atomic step under the interprete
 pending records are absorbed into the ring, in the order of the queue: so numbers and order match without a lock on the
 recording path, however many threads record.
 """
+
 from __future__ import annotations
 
 import threading
@@ -40,8 +41,8 @@ class Ring:
 
     def take(self, pending: Deque[Tuple[Keys, bytes]]) -> Dict[Keys, Tuple[int, bytes]]:
         """
-        Numbers all of `pending`; returns the last (number, record) of each key in it. One loop over local names: while an
-        engine records flat out, each instruction here is one that it waits for.
+        Numbers all of `pending`; returns the last (number, record) of each key in it. One loop over local names: while
+        an engine records flat out, each instruction here is one that it waits for.
         """
         slots, max_records, pop = self._slots, self.max_records, pending.popleft
         last: Dict[Keys, Tuple[int, bytes]] = {}
@@ -115,7 +116,9 @@ class Ring:
         self.unapplied_bytes -= unapplied
 
     def _is_applied(self, number: int) -> bool:
-        return len(self._ranges) > 2 and any(low <= number <= high for low, high in zip(self._ranges[::2], self._ranges[1::2]))
+        return len(self._ranges) > 2 and any(
+            low <= number <= high for low, high in zip(self._ranges[::2], self._ranges[1::2])
+        )
 
 
 class Ledger:

@@ -1,4 +1,5 @@
 """The background thread: owner of the context and both sockets, and the only one that talks to the agent."""
+
 from __future__ import annotations
 
 import logging

@@ -1,4 +1,5 @@
 """The publisher: what an engine calls. Recording only encodes and appends; a background thread does the rest."""
+
 from __future__ import annotations
 
 import atexit
@@ -148,13 +149,17 @@ class Publisher:
         except Exception as error:
             self._salvage_step(error, source, scheduler_stats, iteration_stats, mm_cache_stats, time)
 
-    def event(self, source: Optional[int], content: Mapping[str, Mapping[str, Any]], *, time: Optional[float] = None) -> None:
+    def event(
+        self, source: Optional[int], content: Mapping[str, Mapping[str, Any]], *, time: Optional[float] = None
+    ) -> None:
         """Records an event: its kind and what happened. Source None: for the engine as a whole."""
         try:
             for kind, body in content.items():
                 if not isinstance(kind, str) or not isinstance(body, Mapping):
                     raise TypeError(f"event {kind!r}: an event is a map of its kind to a map")
-            self._record("event", self._index(source), content, time, tuple(("event", source, kind) for kind in content))
+            self._record(
+                "event", self._index(source), content, time, tuple(("event", source, kind) for kind in content)
+            )
         except Exception as error:
             self._fault(error)
 

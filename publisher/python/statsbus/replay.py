@@ -1,4 +1,5 @@
 """Plays a recorded stream as the engine would have published it: same records, same clocks, same order."""
+
 from __future__ import annotations
 
 import logging

@@ -1,4 +1,5 @@
 """Recorded streams: repeated <u32 little-endian length><msgpack map>, plain or gzip."""
+
 from __future__ import annotations
 
 import logging

@@ -4,6 +4,7 @@ What vLLM hands its stat loggers, as the wire has it. Serves the replay of recor
 Scheduler stats and multi-modal cache stats pass as they are. Iteration stats do until requests finish, whose reason is
 an enumeration that travels as its text. What the catalog's language cannot say (LoRA adapters) is flattened here.
 """
+
 from __future__ import annotations
 
 import dataclasses

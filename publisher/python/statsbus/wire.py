@@ -1,4 +1,5 @@
 """What goes over the wire, byte by byte: schemas/engine-wire.md is the contract, this file its sender's half."""
+
 from __future__ import annotations
 
 import os

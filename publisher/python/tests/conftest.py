@@ -49,7 +49,9 @@ def publish(folder: str) -> Iterator[Callable[..., Publisher]]:
     made = []
 
     def make(sources: Any = ({"model_name": "m"},), **options: Any) -> Publisher:
-        made.append(Publisher(sources, engines=f"ipc://{folder}/engines", **{"batch_s": 0.01, "beat_s": 0.2, **options}))
+        made.append(
+            Publisher(sources, engines=f"ipc://{folder}/engines", **{"batch_s": 0.01, "beat_s": 0.2, **options})
+        )
         return made[-1]
 
     yield make

@@ -1,4 +1,5 @@
 """An agent as far as a publisher can tell: SUB and ROUTER bound, messages decoded strictly, gaps asked for."""
+
 from __future__ import annotations
 
 import contextlib
@@ -65,7 +66,8 @@ def check_record(record: Any) -> None:
 def check_hello(content: Any, number: int, count: int, publisher: str) -> None:
     assert count == 0 and number >= 1
     assert set(content) == {
-        "publisher", "pid", "host", "time", "engine", "mark", "config", "buckets", "sources", "families", "info", "latest",
+        "publisher", "pid", "host", "time", "engine", "mark", "config", "buckets", "sources", "families", "info",
+        "latest",
     }  # fmt: skip
     assert content["publisher"] == publisher and type(content["pid"]) is int and type(content["time"]) is float
     assert isinstance(content["host"], str) and set(content["engine"]) == {"name", "version"}
@@ -114,7 +116,9 @@ class FakeAgent:
     With `heals` it asks for the gaps that hello, beat and rec show, and tells what it has applied.
     """
 
-    def __init__(self, folder: str, heals: bool = False, drop: Callable[[Message], bool] = lambda message: False) -> None:
+    def __init__(
+        self, folder: str, heals: bool = False, drop: Callable[[Message], bool] = lambda message: False
+    ) -> None:
         self.engines, self.replay = f"ipc://{folder}/engines", f"ipc://{folder}/replay"
         self.messages: List[Message] = []
         self.records: Dict[str, Dict[int, Any]] = {}

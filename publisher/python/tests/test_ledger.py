@@ -1,4 +1,5 @@
 """Ring and queue: bounded by records and bytes, numbers without holes, what was lost is counted."""
+
 from __future__ import annotations
 
 import random
@@ -59,9 +60,7 @@ def test_bytes_that_wait_for_the_agent_are_counted_right_whatever_happens():
             ledger.apply((bytes(16), [1, chance.randrange(max(1, ring.applied_to), ring.next)]))
         held = range(ring.first, ring.next)
         assert ring.bytes == sum(sizes[n] + RECORD_OVERHEAD for n in held if sizes[n])
-        assert ring.unapplied_bytes == sum(
-            sizes[n] + RECORD_OVERHEAD for n in held if sizes[n] and n > ring.applied_to
-        )
+        assert ring.unapplied_bytes == sum(sizes[n] + RECORD_OVERHEAD for n in held if sizes[n] and n > ring.applied_to)
         assert len(held) <= 50 and ring.bytes <= 3000
 
 

@@ -1,4 +1,5 @@
 """The package as a whole: which Python it reads as, and that recording stays cheap."""
+
 from __future__ import annotations
 
 import ast

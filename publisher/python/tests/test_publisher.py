@@ -1,4 +1,5 @@
 """What an engine relies on: recording never blocks, never raises, loses nothing silently; life and death in order."""
+
 from __future__ import annotations
 
 import gc
@@ -19,10 +20,11 @@ STEP = {"inter_token_latencies_iter": [0.01] * 256}
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def run_python(folder, program, timeout_s=30):
+def run_python(folder, program):
     """A process of its own that publishes to the folder's endpoints."""
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)],
+        # Python 3.12 and later warn of any fork beside a thread; what the children do here shows that ours is safe.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(program)],
         env={**os.environ, "PYTHONPATH": ROOT, "STATSBUS_ENGINES": f"ipc://{folder}/engines"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -458,7 +460,9 @@ def test_a_forked_child_is_a_publisher_of_its_own_and_both_count_once(healing_ag
     code, out, err = end_of(healing_agent, process, 40.0)
     assert (code, err) == (0, "")
     assert len(healing_agent.records) == 4 and not any(healing_agent.lost.values())
-    whole = {p: {r[3]["iteration_stats"]["who"] for r in records.values()} for p, records in healing_agent.records.items()}
+    whole = {
+        p: {r[3]["iteration_stats"]["who"] for r in records.values()} for p, records in healing_agent.records.items()
+    }
     assert sorted(map(sorted, whole.values())) == [["child"]] * 3 + [["parent"]]
     for publisher, who in whole.items():
         count = 50 if who == {"child"} else int(out)

@@ -1,4 +1,5 @@
 """python -m statsbus replay: what the recorded engine said, with its clocks; and only then an exit with 0."""
+
 from __future__ import annotations
 
 import collections
@@ -82,13 +83,17 @@ def test_all_kinds_of_entries_were_among_the_captures():
 
 def test_the_hello_describes_the_recorded_engine(healing_agent, folder):
     stream = CAPTURES / "dp2" / "stream-5101.bin.gz"
-    assert play(healing_agent, folder, stream, "--speed", "max", "--node", "n1", "--stage", "0", "--replica", "2")[0] == 0
+    assert (
+        play(healing_agent, folder, stream, "--speed", "max", "--node", "n1", "--stage", "0", "--replica", "2")[0] == 0
+    )
     info = next(entries(str(stream)))["info"]
     hello = healing_agent.of("hello")[-1].payload
     assert hello["host"] == "replay" and hello["engine"] == {"name": "vllm", "version": "0.32.0"}
     assert [source["dp_rank"] for source in hello["sources"]] == ["0", "1"]
     for source in hello["sources"]:
-        assert source["service_name"] == "golden" and source["job_name"] == "engine-0" and source["model_name"] == "tiny"
+        assert (
+            source["service_name"] == "golden" and source["job_name"] == "engine-0" and source["model_name"] == "tiny"
+        )
         assert source["instance_id"] == "i-1" and source["role"] == "both" and source["labels"] == {}
         assert (source["node"], source["stage"], source["replica"], source["pod_ip"]) == ("n1", "0", "2", None)
     assert hello["buckets"] == info["bucket_families"]
@@ -213,7 +218,9 @@ def packed(*items):
 TWO = packed({"kind": "log", "t": 1.0, "mono": 1.0}, {"kind": "log", "t": 2.0, "mono": 2.0})
 
 
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])])
+@pytest.mark.parametrize(
+    "compress", [bytes, gzip.compress, lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])]
+)
 def test_streams_may_be_plain_or_gzip(tmp_path, compress):
     path = tmp_path / "stream"
     path.write_bytes(compress(TWO))

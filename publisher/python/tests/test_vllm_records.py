@@ -1,4 +1,5 @@
 """vLLM's own objects as wire content: look-alikes of its classes, of which msgspec alone would get some wrong."""
+
 from __future__ import annotations
 
 import enum

@@ -1,4 +1,5 @@
 """What goes over the wire is what schemas/engine-wire.md says. The fake agent checks each message's shape."""
+
 from __future__ import annotations
 
 import json
