@@ -106,6 +106,7 @@ def play_hostile(cluster: Cluster, warm_up: int, count: int) -> tuple[Node, int,
     node = cluster.add_node()
     with Engine(node) as engine:
         engine.wait_subscribed()
+        engine.records([GOOD])
         send(node, engine, warm_up, seed=1)
         engine.flush(60)
         before = resident_kib(node.agent)
@@ -116,7 +117,7 @@ def play_hostile(cluster: Cluster, warm_up: int, count: int) -> tuple[Node, int,
         engine.records([GOOD])
         engine.flush()
         after = resident_kib(node.agent)
-        good = (warm_up + count) // 100 + 1
+        good = (warm_up + count) // 100 + 2
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == good, f"{good} good records count")
         assert cluster.hub.sample("vllm:num_preemptions_total") == 1
         assert refused(node) >= (warm_up + count) * 0.9

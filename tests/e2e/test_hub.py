@@ -132,6 +132,21 @@ def test_a_session_ends_with_the_reason_when_a_message_is_bad(cluster: Cluster) 
     assert cluster.hub.sample("statsbus_hub_agents") == 0
 
 
+def test_messages_over_the_limit_are_refused_and_far_over_it_cut_off(cluster: Cluster) -> None:
+    with joined(cluster) as fake, joined(cluster, b"m" * 16) as other:
+        other.frame({TOKENS: 1})
+        other.settle()
+        fake.socket.send(bytes(17 << 20))
+        fake.receive("REFUSED")
+        assert cluster.hub.sample("statsbus_hub_refusals_total", reason="too_large") == 1
+        with agent(cluster) as huge:
+            huge.socket.send(bytes(40 << 20))
+            assert not huge.socket.poll(300)
+        other.frame({TOKENS: 2})
+        other.settle()
+        assert cluster.hub.sample("statsbus_hub_refusals_total", reason="too_large") == 1
+
+
 def test_an_agent_that_comes_back_repeats_everything_and_counts_nothing_twice(cluster: Cluster) -> None:
     for _ in range(3):
         with joined(cluster) as fake:

@@ -18,7 +18,7 @@ from golden import differences
 from reference import Process, engine_series, entries
 
 KILLS = 10
-PASSES = 40  # of the recording, so that ten kills fall into the load
+PASSES = 150  # of the recording, so that ten kills fall into the load
 
 
 def long_recording(path: Path, passes: int) -> Process:
@@ -46,12 +46,16 @@ def test_ten_kills_at_random_points_of_a_replay_at_full_speed(cluster: Cluster, 
     engine = engine_series([long_recording(cluster.folder / "long.bin.gz", PASSES)])
     node = cluster.add_node()
     player = cluster.player(node, cluster.folder / "long.bin.gz")
+    applied: list[float] = []  # by each of the agents that were killed
     for _ in range(KILLS):
         # A random moment of the load: this is about time passing, not about an event to wait for.
-        moment = time.monotonic() + draw.uniform(0.02, 0.35)
+        moment = time.monotonic() + draw.uniform(0.05, 0.6)
         wait_for(lambda: time.monotonic() >= moment, "the moment")
+        assert player.is_running(), "the recording is too short for ten kills"
+        applied.append(node.agent.sample("statsbus_agent_records_applied_total") or 0)
         node.agent.kill()
         node.agent.start().wait_ready()
+    assert sum(1 for count in applied if count) >= 3, applied
     player.finish(120)
 
     found: list[str] = []

@@ -58,8 +58,11 @@ def alive(cluster: Cluster) -> bool:
     (["--version"], 0, "0."),
     (["--no-such-flag"], None, "no-such-flag"),
     (["--http", "nowhere"], None, "nowhere"),
+    (["--log-level", "shouting"], None, "shouting"),
 ])
 def test_flags_are_explained(binaries: Path, program: str, flags: list[str], code: int | None, words: str, tmp_path: Path) -> None:
+    if program == "statsbus-agent":
+        flags = ["--engines", f"ipc://{tmp_path}/engines", "--replay", f"ipc://{tmp_path}/replay", "--state", f"{tmp_path}/state", *flags]
     done = subprocess.run([binaries / program, *flags], capture_output=True, text=True, timeout=20, cwd=tmp_path, check=False)
     assert words in done.stdout + done.stderr
     assert done.returncode == code if code is not None else done.returncode > 0
