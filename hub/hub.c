@@ -123,6 +123,8 @@ static enum sb_rc open_router(struct hub *self, struct sb_err *err)
     zsock_set_sndhwm(self->router, QUEUE_MAX);
     zsock_set_router_handover(self->router, 1);
     zsock_set_linger(self->router, 0);
+    /* Over HUB_MESSAGE_MAX we count and refuse; far over it ZeroMQ cuts the connection before it has read it all. */
+    zsock_set_maxmsgsize(self->router, 2 * HUB_MESSAGE_MAX);
     void *socket = zsock_resolve(self->router);
     enum sb_rc rc = sb_endpoint_bind(socket, self->settings->agents, &self->lock_fd, err);
     if (rc != SB_OK)
