@@ -24,8 +24,8 @@ static void count_contributions(const struct agent_ledger *ledger, int64_t now_m
         out->sources_ended += contribution->is_ended;
         out->sources_silent += !contribution->is_live && !contribution->is_ended;
         const double age = (double) (now_ms - contribution->shown_ms) / 1000;
-        if (contribution->is_live && contribution->n_shown > 0 && age > out->oldest_live_gauge_seconds)
-            out->oldest_live_gauge_seconds = age;
+        if (contribution->is_live && contribution->n_shown > 0 && age > out->oldest_snapshot_seconds)
+            out->oldest_snapshot_seconds = age;
     }
 }
 
