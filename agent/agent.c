@@ -130,14 +130,14 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
         return 0; /* zloop makes up for ticks that it missed: once is enough */
     self->ticked_ms = now_ms;
 
-    const bool is_empty = self->stopping_ms == 0 && drain(self);
+    const bool is_empty = drain(self);
     choose_pace(self);
     now_ms = sb_mono_ms();
     if (is_due(&self->throttled_ms, THROTTLE_MS, now_ms)) {
         agent_throttle_pass(&self->throttle, self->ledger, now_ms);
         agent_publishers_tick(self->publishers, now_ms);
     }
-    if (is_empty && is_due(&self->swept_ms, SWEEP_MS, now_ms))
+    if (is_empty && self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
         agent_publishers_sweep(self->publishers, now_ms);
     commit(self, now_ms);
     if (is_due(&self->retired_ms, RETIRE_MS, now_ms))
@@ -155,6 +155,7 @@ static int on_signal(void *arg, int signal_number)
         return 0;
     sb_log(SB_LOG_INFO, "stopping", "signal=%d", signal_number);
     (void) drain(self); /* one pass: what comes later waits for the next agent */
+    agent_ingest_close(self->ingest);
     self->stopping_ms = sb_mono_ms();
     agent_commit_hurry(&self->commit);
     return 0;

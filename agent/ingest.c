@@ -24,6 +24,7 @@ struct agent_ingest {
     zmq_msg_t parts[PARTS_MAX]; /* used again for each message */
     zmq_msg_t surplus;
     uint32_t n_parts;
+    bool is_closed; /* but for marks */
     int64_t logged_ms[AGENT_REFUSAL_COUNT];
     struct agent_envelope envelope;
 };
@@ -87,6 +88,11 @@ void agent_ingest_destroy(struct agent_ingest **self_p)
     if (self->replay_lock >= 0)
         close(self->replay_lock);
     free(self);
+}
+
+void agent_ingest_close(struct agent_ingest *self)
+{
+    self->is_closed = true;
 }
 
 void agent_ingest_feed(struct agent_ingest *self, struct agent_publishers *publishers)
@@ -174,6 +180,8 @@ static void take(struct agent_ingest *self, enum agent_socket socket, int64_t no
     self->counters->messages++;
     enum agent_refusal refusal = read_message(self, socket);
     const bool is_whole = refusal == AGENT_ACCEPTED;
+    if (self->is_closed && (!is_whole || self->envelope.kind != AGENT_KIND_MARK))
+        return;
     if (is_whole)
         refusal = agent_publishers_take(self->publishers, &self->envelope, socket, now_ms);
     if (refusal == AGENT_ACCEPTED)

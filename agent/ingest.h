@@ -34,6 +34,9 @@ void agent_ingest_feed(struct agent_ingest *self, struct agent_publishers *publi
 /* One pass over both sockets, stats first. True: both are empty now. *n: messages taken. */
 bool agent_ingest_drain(struct agent_ingest *self, uint32_t *n);
 
+/* From now on only marks are taken: whatever else comes stays a gap, which the next agent asks for. */
+void agent_ingest_close(struct agent_ingest *self);
+
 /* Sends one message to a publisher, if it is connected and its queue has room. */
 void agent_ingest_send(struct agent_ingest *self, const char *publisher_id, const void *bytes, size_t n);
 
