@@ -108,6 +108,9 @@ class Engine:
         """No beats from now on: as if the process hung."""
         self._is_beating = False
 
+    def resume(self) -> None:
+        self._is_beating = True
+
     def bye(self) -> None:
         """The final beat: all sources end in order."""
         self._ended = [s["index"] for s in self.sources]

@@ -55,7 +55,7 @@ def test_a_silent_source_comes_back_with_its_gauges(cluster: Cluster) -> None:
         wait_for(lambda: cluster.hub.sample("vllm:num_requests_running") == 3, "the gauge is there")
         engine.silence()
         wait_for(lambda: not gauges(cluster, "full"), "the gauges leave", 6)
-        engine._is_beating = True
+        engine.resume()
         engine.step(0, {**SCHEDULER, "num_running_reqs": 4}, {"num_generation_tokens": 1})
         wait_for(lambda: cluster.hub.sample("vllm:num_requests_running") == 4, "the new gauge is there")
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 8, "the counter goes on")

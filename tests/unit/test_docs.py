@@ -42,3 +42,11 @@ def test_every_metric_in_the_tables_exists() -> None:
         for cell in re.findall(r"^\| (`.*?`(?:, `.*?`)*) \|", part, flags=re.M):
             for name in re.findall(r"`(\w+)`", cell):
                 assert name in known or f'PREFIX "{name}"' in sources, name
+
+
+@pytest.mark.parametrize("folder", ["common", "agent", "hub"])
+def test_the_map_of_the_code_names_every_module_and_no_other(folder: str) -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text().split(f"| **{folder}/**", 1)[1].split("| **", 1)[0]
+    named = {name for cell in re.findall(r"^\| [^|]* \| ([^|]*) \|$", text, flags=re.M) for name in re.findall(r"`(\w+)`", cell)}
+    modules = {path.stem for path in (REPOSITORY / folder).glob("*.c")} - {"main"}
+    assert named == modules
