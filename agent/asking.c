@@ -35,7 +35,9 @@ bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applie
     }
     if (now_ms - self->hole_ms < AGENT_ASK_PATIENCE_MS)
         return false;
-    if (self->is_poor && !is_later && now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
+    /* The rest of a hole that gave nothing is the same hole: a number that was never given must not keep us asking. */
+    const bool is_other = is_later && hole.from > self->question.to + 1;
+    if (self->is_poor && !is_other && now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
         return false;
     if (hole.to - hole.from >= AGENT_ASK_MAX)
         hole.to = hole.from + AGENT_ASK_MAX - 1;

@@ -203,6 +203,20 @@ static void a_hole_that_cant_be_healed_is_asked_slowly_and_keeps_no_other_waitin
     assert_string_equal(bus_sent(bus), "");
 }
 
+static void numbers_that_were_never_given_are_asked_for_slowly(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_beat(bus, 'a', 1ULL << 60, "0", "");
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 1 4096");
+    bus_end(bus, 'a', 1, 1, 4096);
+    bus_wait(bus, 900);
+    assert_string_equal(bus_sent(bus), "");
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 4097 8192");
+}
+
 static void a_poison_answer_counts_as_lost_and_is_not_asked_for_ever(void **state)
 {
     struct bus *bus = *state;
@@ -568,6 +582,7 @@ int main(void)
         TEST(records_of_strangers_stay_a_gap_and_their_hello_is_asked_once_a_second),
         TEST(records_of_unknown_sources_wait_for_a_hello_that_names_them),
         TEST(a_hole_that_cant_be_healed_is_asked_slowly_and_keeps_no_other_waiting),
+        TEST(numbers_that_were_never_given_are_asked_for_slowly),
         TEST(a_poison_answer_counts_as_lost_and_is_not_asked_for_ever),
         TEST(a_poison_message_on_the_stats_socket_stays_a_gap),
         TEST(more_gaps_than_ranges_stay_gaps_until_one_closes),
