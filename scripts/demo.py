@@ -37,7 +37,7 @@ def show(hub: Process) -> None:
 
 def once(cluster: Cluster) -> None:
     node = cluster.add_node()
-    print("demo: replaying", STREAM.relative_to(REPOSITORY), "as fast as it goes")
+    print("demo: replaying", STREAM.relative_to(REPOSITORY), "as fast as it goes", flush=True)
     cluster.player(node, STREAM).finish()
     # The player ends when the agent has applied everything; the hub has it a commit later. Two equal looks are the end.
     looks: list[list[tuple[str, dict[str, str], float]]] = [[]]
@@ -68,7 +68,7 @@ Ctrl-C stops everything.
             signal.sigtimedwait([], 0.5)  # a rest that a signal ends
         raise DaemonError(f"{ended[0].name} ended with {ended[0].poll()}; its log ends:\n{ended[0].log()[-2000:]}")
     except KeyboardInterrupt:
-        print("\ndemo: stopping")
+        print("\ndemo: stopping", flush=True)
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -80,7 +80,8 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, required=True, help="folder of statsbus-agent and statsbus-hub")
     parser.add_argument("--once", action="store_true", help="play the recording once, print some values, stop")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     try:
         with Cluster(args.bin) as cluster:
             (once if args.once else loop)(cluster)

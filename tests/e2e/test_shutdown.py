@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from daemons import CAPTURES, Cluster, wait_for
+from daemons import REPOSITORY, Cluster, http_get, wait_for
 from engine import Engine
 
 
@@ -68,11 +70,31 @@ def test_flags_are_explained(binaries: Path, program: str, flags: list[str], cod
     assert done.returncode == code if code is not None else done.returncode > 0
 
 
-@pytest.mark.long
+def demo(binaries: Path, *flags: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, REPOSITORY / "scripts" / "demo.py", "--bin", binaries, *flags], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+
 def test_demo_once_prints_numbers_and_leaves_nothing(binaries: Path) -> None:
-    assert (CAPTURES / "plain").is_dir()
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([root / ".venv" / "bin" / "python", root / "scripts" / "demo.py", "--bin", binaries, "--once"],
-                          capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "vllm:generation_tokens_total{" in done.stdout
+    with demo(binaries, "--once") as running:
+        text = running.communicate(timeout=60)[0]
+    assert running.returncode == 0, text
+    assert re.search(r"vllm:generation_tokens_total\{.*\} 3099\n", text), text
+
+
+def test_demo_plays_until_ctrl_c_and_leaves_nothing(binaries: Path) -> None:
+    with demo(binaries) as running:
+        assert running.stdout is not None
+        text = ""
+        while "Ctrl-C" not in text:
+            line = running.stdout.readline()
+            assert line, text
+            text += line
+        (port,) = re.findall(r"http://127.0.0.1:(\d+)/metrics\?type=dp", text)
+        wait_for(lambda: b"vllm:num_requests_running{" in http_get(int(port), "/metrics?type=dp")[2], "numbers are shown")
+        folder = Path(re.findall(r"(\S+) +its logs", text)[0])
+        assert folder.is_dir()
+        running.send_signal(signal.SIGINT)
+        assert "stopping" in running.communicate(timeout=15)[0]
+    assert running.returncode == 0
+    assert not folder.exists()
