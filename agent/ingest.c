@@ -13,6 +13,8 @@ enum {
     CLOCK_EVERY = 16,
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
+    WIRE_MAX =
+        64 << 20, /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but not at any price */
 };
 
 struct agent_ingest {
@@ -39,6 +41,7 @@ static zsock_t *bind_socket(int type, const char *endpoint, int *lock_fd, struct
     zsock_set_rcvhwm(made, AGENT_QUEUE);
     zsock_set_sndhwm(made, AGENT_QUEUE);
     zsock_set_linger(made, LINGER_MS);
+    zsock_set_maxmsgsize(made, WIRE_MAX);
     if (type == ZMQ_SUB)
         zsock_set_subscribe(made, "statsbus1.");
     if (type == ZMQ_ROUTER)
