@@ -36,7 +36,7 @@ struct agent_hello {
     uint8_t mark_lineage[AGENT_LINEAGE_LEN];
     struct sb_ranges mark;
     size_t n_sources;
-    struct agent_hello_source *sources; /* in the order of the message; indexes are unique */
+    struct agent_hello_source *sources;  /* in the order of the message; indexes are unique */
     struct agent_hello_source front_end; /* index unused */
     /* msgpack values, empty slices when absent: checked as far as plan.c does when it compiles them. */
     struct sb_slice config, buckets, families, info, latest;

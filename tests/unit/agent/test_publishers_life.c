@@ -1,0 +1,205 @@
+/* Gauges, and who lives: snapshots under the throttle, several publishers of a source, timeouts, final beats. */
+#include "bus.h"
+
+static int open_bus(void **state)
+{
+    struct bus *bus = malloc(sizeof *bus);
+    bus_init(bus);
+    *state = bus;
+    return 0;
+}
+
+static int close_bus(void **state)
+{
+    bus_release(*state);
+    free(*state);
+    return 0;
+}
+
+static const char ours[] = "LLLLLLLLLLLLLLLL";
+
+static void step(struct bus *bus, char from, uint64_t number, double time, int running)
+{
+    char yaml[128];
+    snprintf(yaml, sizeof yaml, "[[step, 0, %.3f, {scheduler_stats: {running: %d}}]]", time, running);
+    assert_int_equal(bus_say(bus, AGENT_STATS, from, "rec", number, 1, yaml), AGENT_ACCEPTED);
+}
+
+/* Case 5. */
+static void the_last_snapshot_gets_through_within_a_period_without_another_message(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_hello(bus, 'b', 1, "{index: 0, service_name: s, instance_id: i-2, dp_rank: \"1\"}");
+    bus_wait(bus, 2000);
+    step(bus, 'a', 1, 1.0, 106);
+    bus_wait(bus, 50);
+    assert_true(bus_shown(bus, "i-1", "running") == 106); /* at once */
+    bus_wait(bus, 50);
+    step(bus, 'a', 2, 1.1, 0);
+    step(bus, 'b', 1, 1.1, 7);
+    bus_wait(bus, 50);
+    assert_true(bus_shown(bus, "i-1", "running") == 106);
+    assert_true(bus_shown(bus, "i-2", "running") == 7); /* no source waits for another */
+    bus_wait(bus, 950);
+    assert_true(bus_shown(bus, "i-1", "running") == 0);
+}
+
+static void the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_nothing(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    step(bus, 'a', 5, 9.0, 5);
+    step(bus, 'a', 2, 6.0, 2);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 5);
+}
+
+/* Case 10. */
+static void two_servers_of_one_engine_add_their_counts_and_share_their_gauges(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_hello(bus, 'b', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 3);
+    bus_steps(bus, AGENT_STATS, 'b', 1, 4);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 7);
+    step(bus, 'a', 4, 20.0, 10);
+    step(bus, 'b', 5, 20.5, 11);
+    step(bus, 'a', 5, 20.2, 12);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 11);
+    for (int i = 0; i < 30; i++) { /* a has died, b lives */
+        bus_wait(bus, 1000);
+        bus_beat(bus, 'b', 6, "0", "");
+        agent_publishers_sweep(bus->publishers, bus->now_ms);
+    }
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+    assert_true(bus_shown(bus, "i-1", "running") == 11);
+}
+
+static void a_silent_source_loses_its_gauges_and_keeps_its_counters(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 3);
+    step(bus, 'a', 4, 2.0, 10);
+    for (int i = 0; i < 15; i++) {
+        bus_wait(bus, 1000);
+        agent_publishers_sweep(bus->publishers, bus->now_ms);
+    }
+    assert_true(bus_shown(bus, "i-1", "running") == 10);
+    bus_wait(bus, 1000);
+    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    assert_true(bus_shown(bus, "i-1", "running") == -1);
+    assert_false(bus_contribution(bus, "i-1")->is_live);
+    assert_false(bus_contribution(bus, "i-1")->is_ended);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 3);
+    bus_beat(bus, 'a', 5, "0", "");
+    bus_wait(bus, 50);
+    assert_true(bus_shown(bus, "i-1", "running") == 10); /* it was only slow: its last snapshot is still its last */
+}
+
+static void time_in_which_the_agent_stood_still_is_held_against_nobody(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    bus->now_ms += 600 * 1000;
+    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+}
+
+static void a_final_beat_ends_a_source_at_once(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    step(bus, 'a', 1, 2.0, 10);
+    bus_wait(bus, 1100);
+    bus_beat(bus, 'a', 2, "", "0");
+    assert_true(bus_shown(bus, "i-1", "running") == -1);
+    assert_true(bus_contribution(bus, "i-1")->is_ended);
+}
+
+/* Case 7. */
+static void a_late_record_is_counted_and_wakes_nobody_and_a_new_life_goes_on(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 3);
+    bus_beat(bus, 'a', 6, "", "0");
+    bus_steps(bus, AGENT_STATS, 'a', 4, 5);
+    bus_wait(bus, 1100);
+    assert_false(bus_contribution(bus, "i-1")->is_live);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 5);
+    bus_hello(bus, 'b', 1, "{index: 0, service_name: s, model_name: m, job_name: j, instance_id: i-2, dp_rank: \"0\"}");
+    step(bus, 'b', 1, 100.0, 4);
+    bus_steps(bus, AGENT_STATS, 'b', 2, 3);
+    bus_wait(bus, 1100);
+    assert_true(bus_counter(bus, NULL, "n_total") == 7);
+    assert_true(bus_shown(bus, "i-1", "running") == -1);
+    assert_true(bus_shown(bus, "i-2", "running") == 4);
+    assert_ptr_equal(bus_contribution(bus, "i-1")->source, bus_contribution(bus, "i-2")->source);
+}
+
+static void a_final_beat_ends_nothing_that_another_server_still_serves(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_hello(bus, 'b', 1, BUS_SOURCE);
+    step(bus, 'a', 1, 2.0, 10);
+    bus_wait(bus, 1100);
+    bus_beat(bus, 'a', 2, "", "0");
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+    assert_true(bus_shown(bus, "i-1", "running") == 10);
+    bus_beat(bus, 'b', 1, "", "0");
+    assert_true(bus_contribution(bus, "i-1")->is_ended);
+}
+
+static void an_engine_that_was_killed_ends_when_its_successor_lives(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    for (int i = 0; i < 17; i++) {
+        bus_hello(bus, 'b', 1,
+                  "{index: 0, service_name: s, model_name: m, job_name: j, instance_id: i-2, dp_rank: \"0\"}");
+        bus_beat(bus, 'b', 1, "0", "");
+        bus_wait(bus, 1000);
+        agent_publishers_sweep(bus->publishers, bus->now_ms);
+    }
+    assert_true(bus_contribution(bus, "i-1")->is_ended);
+    assert_true(bus_contribution(bus, "i-2")->is_live);
+}
+
+static void the_latest_of_a_hello_sets_gauges_alone(void **state)
+{
+    struct bus *bus = *state;
+    const uint64_t mark[] = {1, 5};
+    assert_int_equal(bus_hello_marked(bus, 'a', 6, BUS_SOURCE,
+                                      ", latest: [[5, step, 0, 990.0, {scheduler_stats: {running: 3}, "
+                                      "iteration_stats: {n: 100}}]]",
+                                      ours, mark, 2),
+                     AGENT_ACCEPTED);
+    bus_wait(bus, 50);
+    assert_true(bus_shown(bus, "i-1", "running") == 3);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 0);
+    assert_int_equal(bus_contribution(bus, "i-1")->shown_ms, 990 * 1000); /* as old as it is */
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_bus, close_bus)
+    const struct CMUnitTest tests[] = {
+        TEST(the_last_snapshot_gets_through_within_a_period_without_another_message),
+        TEST(the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_nothing),
+        TEST(two_servers_of_one_engine_add_their_counts_and_share_their_gauges),
+        TEST(a_silent_source_loses_its_gauges_and_keeps_its_counters),
+        TEST(time_in_which_the_agent_stood_still_is_held_against_nobody),
+        TEST(a_final_beat_ends_a_source_at_once),
+        TEST(a_late_record_is_counted_and_wakes_nobody_and_a_new_life_goes_on),
+        TEST(a_final_beat_ends_nothing_that_another_server_still_serves),
+        TEST(an_engine_that_was_killed_ends_when_its_successor_lives),
+        TEST(the_latest_of_a_hello_sets_gauges_alone),
+    };
+    return cmocka_run_group_tests_name("lives", tests, NULL, NULL);
+}
