@@ -13,6 +13,7 @@ enum {
     CLOCK_EVERY = 16,
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
+    POSTPONED_MAX = 8, /* passes in a row */
     WIRE_MAX =
         64 << 20, /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but not at any price */
 };
@@ -26,6 +27,7 @@ struct agent_ingest {
     zmq_msg_t parts[PARTS_MAX]; /* used again for each message */
     zmq_msg_t surplus;
     uint32_t n_parts;
+    uint32_t n_postponed; /* passes since the replay socket had its turn */
     bool is_closed; /* but for marks */
     int64_t logged_ms[AGENT_REFUSAL_COUNT];
     struct agent_envelope envelope;
@@ -220,7 +222,14 @@ bool agent_ingest_drain(struct agent_ingest *self, uint32_t *n)
 {
     *n = 0;
     const bool is_stats_empty = drain(self, self->stats, AGENT_STATS, n);
-    const bool is_replay_empty = drain(self, self->replay, AGENT_REPLAY, n);
+    /*
+     * What a publisher published before it says that its ring has moved on may still wait on the stats socket: it must
+     * not be taken for lost. So answers wait for that, though not for ever.
+     */
+    const bool is_replay_due = is_stats_empty || ++self->n_postponed >= POSTPONED_MAX;
+    if (is_replay_due)
+        self->n_postponed = 0;
+    const bool is_replay_empty = is_replay_due && drain(self, self->replay, AGENT_REPLAY, n);
     const struct agent_skipped *skipped = &self->envelope.skipped;
     self->counters->skipped_kinds += skipped->kinds;
     self->counters->skipped_records += skipped->records;
