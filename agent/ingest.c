@@ -28,7 +28,7 @@ struct agent_ingest {
     zmq_msg_t surplus;
     uint32_t n_parts;
     uint32_t n_postponed; /* passes since the replay socket had its turn */
-    bool is_closed; /* but for marks */
+    bool is_closed;       /* but for marks */
     int64_t logged_ms[AGENT_REFUSAL_COUNT];
     struct agent_envelope envelope;
 };
