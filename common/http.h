@@ -1,8 +1,8 @@
 /*
  * A small HTTP server inside a zloop: libmicrohttpd with its epoll descriptor in our loop, no threads.
  *
- * Routes are a table. A handler either fills a whole body or hands over a stream, which is asked for chunks as the client takes
- * them. Compression (gzip) by Accept-Encoding happens here, for both.
+ * Routes are a table. A handler either fills a whole body or hands over a stream, which is asked for chunks as the
+ * client takes them. Compression (gzip) by Accept-Encoding happens here, for both.
  */
 #ifndef SB_HTTP_H
 #define SB_HTTP_H
@@ -36,9 +36,9 @@ struct sb_http_stream {
 };
 
 struct sb_http_response {
-    unsigned status;          /* 200 unless set */
-    const char *content_type; /* static text; "text/plain; charset=utf-8" unless set */
-    struct sb_buf *body;      /* the server's, empty: fill it, or set stream */
+    unsigned status;              /* 200 unless set */
+    const char *content_type;     /* static text; "text/plain; charset=utf-8" unless set */
+    struct sb_buf *body;          /* the server's, empty: fill it, or set stream */
     struct sb_http_stream stream; /* next != NULL: streamed */
 };
 
@@ -57,13 +57,14 @@ enum {
 };
 
 /*
- * Listens at "address:port" (IPv4, or [IPv6]:port) and serves within the loop. Other paths get 404, other methods than GET
- * and HEAD 405. routes is borrowed for the server's life.
- * Destroyed before the loop.
- * NULL with *err: SB_FORMAT (the address), SB_IO (the bind, with the system's reason), SB_NOMEM.
+ * Listens at "address:port" (IPv4, or [IPv6]:port) and serves within the loop. Other paths get 404, other methods than
+ * GET and HEAD 405. routes is borrowed for the server's life. Destroyed before the loop. NULL with *err: SB_FORMAT (the
+ * address), SB_IO (the bind, with the system's reason), SB_NOMEM.
  */
 struct sb_http *sb_http_new(zloop_t *loop, const char *listen, const struct sb_http_route *routes, size_t n_routes,
                             void *arg, struct sb_err *err) SB_CHECK;
+/* Can sb_http_new listen at this, as far as its form tells? SB_FORMAT. */
+enum sb_rc sb_http_check_address(const char *listen, struct sb_err *err) SB_CHECK;
 void sb_http_destroy(struct sb_http **self_p);
 
 /* The port that is listened on (of use after ":0"). */
@@ -71,7 +72,7 @@ unsigned sb_http_port(const struct sb_http *self);
 
 struct sb_http_counters {
     uint64_t requests;
-    uint64_t refused;   /* answered with 4xx */
+    uint64_t refused;     /* answered with 4xx */
     uint64_t turned_away; /* connections over the limit */
 };
 struct sb_http_counters sb_http_counters(const struct sb_http *self);

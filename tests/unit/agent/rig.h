@@ -87,7 +87,7 @@ static inline void rig_release(struct rig *rig)
 
 /* Applies one content to engine and front end, a second after the one before. */
 static inline void rig_apply_as(struct rig *rig, enum agent_record_type type, const char *content,
-                         enum agent_apply_parts parts)
+                                enum agent_apply_parts parts)
 {
     struct sb_buf buf;
     sb_buf_init(&buf, 1 << 22);
