@@ -320,9 +320,16 @@ static void a_row_of_many_series_comes_in_small_pieces(void **state)
         char labels[32];
         snprintf(labels, sizeof labels, "adapter=lora-%u", i);
         const bool is_other = i == 0; /* one series under other bounds: all are read through the merge */
+        const bool is_first = i < 2;  /* of its bounds: they are defined along */
         uint32_t cell = FIRST_CELL + i * (BOUNDS + 2);
-        define_family(world, &session, FAMILY + is_other, "big:wait_seconds", "histogram", is_other ? other : bounds,
-                      BOUNDS, cell, labels);
+        struct sb_buf *buf = begin(world, 4, "DEFINE");
+        sb_mp_put_array(buf, is_first);
+        if (is_first)
+            put_family(buf, FAMILY + is_other, "big:wait_seconds", "histogram", is_other ? other : bounds, BOUNDS);
+        sb_mp_put_array(buf, 1);
+        put_series(buf, cell, FAMILY + is_other, labels);
+        sb_mp_put_array(buf, 0);
+        assert_int_equal(deliver(world, &session), HUB_OK);
         assert_int_equal(send_frame(world, &session,
                                     (struct test_frame){.number = ++number, .n_cells = 1, .cells = {{cell, 1 + i}}}),
                          HUB_OK);
