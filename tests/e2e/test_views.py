@@ -1,0 +1,525 @@
+"""Views as operators meet them: narrowed by a query, declared in a file, with a catalog of their own; rows and sources that come and go."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from daemons import OPENMETRICS, Cluster, sample, samples, wait_for
+from model.model import Contribution, Family, Series, labels_of
+from wire_agent import WireAgent
+
+pytestmark = pytest.mark.sanitized
+
+TOKENS = Series(Family("vllm:generation_tokens_total", "counter", "throughput_counter"))
+HITS = Series(Family("vllm:prefix_cache_hits_total", "counter", "ratio_numerator"))
+QUERIES = Series(Family("vllm:prefix_cache_queries_total", "counter", "ratio_denominator"))
+RUNNING = Series(Family("vllm:num_requests_running", "gauge", "state_gauge"))
+KV = Series(Family("vllm:kv_cache_usage_perc", "gauge", "cache_metric"))
+TTFT = Series(Family("vllm:time_to_first_token_seconds", "histogram", "sla_metric"), (), (0.5, 1.0))
+CELLS: dict[Series, list[float]] = {TOKENS: [10.0], HITS: [1.0], QUERIES: [4.0], TTFT: [1.0, 1.0, 0.0, 1.0]}
+GAUGES = {RUNNING: 2.0, KV: 0.5}
+CELL_NAMES = {"vllm:generation_tokens_total", "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hit_rate",
+              *(f"vllm:time_to_first_token_seconds_{end}" for end in ("bucket", "sum", "count", "p50", "p95", "p99", "mean"))}
+GAUGE_NAMES = {"vllm:num_requests_running", "vllm:num_requests_running_max", "vllm:kv_cache_usage_perc", "vllm:kv_cache_usage_perc_max"}
+
+
+class Player:
+    """One agent and its contributions."""
+
+    def __init__(self, cluster: Cluster, name: str = "one", described: Any = ()) -> None:
+        self.name = name
+        self.wire = WireAgent(cluster.hub_endpoint, name.encode().ljust(16), f"node-{name}", described)
+        self.wire.connect()
+        self.epoch = 0
+
+    def define(self, job: str = "j", kind: str = "engine", **labels: str) -> Contribution:
+        self.epoch += 1
+        key = {"service_name": "chat", "job_name": job, "dp_rank": "0" if kind == "engine" else ""}
+        identity = {"model_name": "tiny", "instance_id": f"i-{job}", "role": "both", "node": self.wire.node, **key, **labels}
+        key = {name: identity[name] for name in (*key, "stage", "replica") if identity.get(name)}
+        made = Contribution(self.name, self.epoch, kind, labels_of(key), {k: v for k, v in identity.items() if v})
+        self.wire.define(made)
+        return made
+
+    def say(self, contribution: Contribution, cells: dict[Series, list[float]] | None = None, gauges: dict[Series, float] | None = None,
+            live: bool = True) -> None:
+        cells = CELLS if cells is None else cells
+        self.wire.send_bytes(self.wire.frame(contribution, cells, (GAUGES if gauges is None else gauges) if live else {}, is_live=live)[1])
+        self.wire.settle()
+
+    def join(self, job: str = "j", kind: str = "engine", **labels: str) -> Contribution:
+        made = self.define(job, kind, **labels)
+        self.say(made, gauges=None if kind == "engine" else {})
+        return made
+
+    def end(self, contribution: Contribution) -> None:
+        self.wire.end(contribution)
+        self.wire.settle()
+
+    def forget(self, contribution: Contribution) -> None:
+        self.wire.forget(contribution)
+        self.wire.settle()
+
+
+@pytest.fixture
+def players() -> Iterator[list[Player]]:
+    made: list[Player] = []
+    yield made
+    for player in made:
+        player.wire.drop()
+
+
+def names(text: str) -> set[str]:
+    return {name for name, _, _ in samples(text) if not name.startswith("statsbus_")}
+
+
+def scrape(cluster: Cluster, query: str, accept: str = "text/plain") -> str:
+    status, _, body = cluster.hub.get("/metrics?" + query, {"Accept": accept})
+    assert status == 200, (query, body)
+    return body.decode()
+
+
+# ---- the query
+
+@pytest.fixture
+def crowd(cluster: Cluster, players: list[Player]) -> Cluster:
+    """Four sources, told apart by powers of ten."""
+    player = Player(cluster)
+    players.append(player)
+    for n, labels in enumerate(({"role": "prefill"}, {"role": "decode"}, {"role": "decode", "model_name": "/models/a b"},
+                                {"role": "", "service_name": ""})):
+        player.say(player.define(f"j{n}", **labels), {TOKENS: [10.0**n]}, {RUNNING: 10.0**n})
+    return cluster
+
+
+@pytest.mark.parametrize(("query", "counted", "running"), [
+    ("", 1111, 1111), ("&role=decode", 110, 110), ("&role=prefill", 1, 1), ("&role=prefill&role=decode", 111, 111),
+    ("&model_name=tiny", 1011, 1011), ("&model_name=" + quote("/models/a b", safe=""), 100, 100), ("&model_name=/models/a+b", 100, 100),
+    ("&service_name=chat", 111, 111), ("&role=decode&model_name=tiny", 10, 10), ("&role=nosuch", None, None), ("&model_name=nosuch", None, None),
+    ("&service_name=nosuch", None, None), ("&role=nosuch&role=decode", 110, 110), ("&name[]=vllm:generation_tokens_total", 1111, None),
+    ("&name[]=vllm:generation_tokens", 1111, None), ("&name%5B%5D=vllm%3Ageneration_tokens&role=decode", 110, None),
+    ("&name[]=vllm:num_requests_running", None, 1111), ("&name[]=nosuch", None, None), ("&name[]=nosuch&name[]=vllm:generation_tokens", 1111, None)])
+def test_a_query_narrows_every_view(crowd: Cluster, query: str, counted: float | None, running: float | None) -> None:
+    for view in ("full", "instance", "role", "dp", "node", "pod", "stage", "replica"):
+        text = scrape(crowd, f"type={view}{query}")
+        assert sample(text, "vllm:generation_tokens_total") == counted, view
+        assert sample(text, "vllm:num_requests_running") == running, view
+
+
+def test_without_a_type_it_is_full(crowd: Cluster) -> None:
+    assert sample(scrape(crowd, "role=decode"), "vllm:generation_tokens_total") == 110
+    assert names(crowd.hub.metrics()) == names(crowd.hub.metrics("full"))
+
+
+def test_names_filter_families_and_derived_ones_go_by_their_own(cluster: Cluster, players: list[Player]) -> None:
+    players.append(Player(cluster))
+    players[0].join()
+    assert names(scrape(cluster, "type=full")) == CELL_NAMES | GAUGE_NAMES
+    for given, shown in (
+            ("vllm:prefix_cache_hit_rate", {"vllm:prefix_cache_hit_rate"}), ("vllm:kv_cache_usage_perc_max", {"vllm:kv_cache_usage_perc_max"}),
+            ("vllm:kv_cache_usage_perc", {"vllm:kv_cache_usage_perc"}), ("vllm:time_to_first_token_seconds_p50", {"vllm:time_to_first_token_seconds_p50"}),
+            ("vllm:time_to_first_token_seconds_mean", {"vllm:time_to_first_token_seconds_mean"}),
+            ("vllm:time_to_first_token_seconds", {f"vllm:time_to_first_token_seconds_{end}" for end in ("bucket", "sum", "count")}),
+            ("vllm:time_to_first_token_seconds_bucket", set()), ("vllm:prefix_cache_hits", {"vllm:prefix_cache_hits_total"}),
+            ("vllm:prefix_cache", set()), ("", set())):
+        for view in ("full", "dp"):
+            text = scrape(cluster, f"type={view}&name[]={given}")
+            assert names(text) == shown and "statsbus_" not in text, (view, given)
+    assert scrape(cluster, "type=dp&name[]=nosuch", OPENMETRICS) == "# EOF\n"
+    assert scrape(cluster, "type=dp&name[]=nosuch") == ""
+    own = scrape(cluster, "type=full&name[]=statsbus_hub_agents")
+    assert [name for name, _, _ in samples(own)] == ["statsbus_hub_agents"]
+    for parse, accept in ((parse_text, "text/plain"), (parse_openmetrics, OPENMETRICS)):
+        families = list(parse(scrape(cluster, "type=full&name[]=vllm:time_to_first_token_seconds&name[]=vllm:generation_tokens", accept)))
+        assert {f.name for f in families} == {"vllm:time_to_first_token_seconds", "vllm:generation_tokens"}
+
+
+@pytest.mark.parametrize("query", ["type=nosuch", "color=red", "type=full&type=dp", "type=", "type=full&Role=decode", "name=x", "le=1",
+                                   "type=full&instance_id=i-1"])
+def test_what_is_not_known_to_ask_for_is_400(cluster: Cluster, query: str) -> None:
+    status, _, body = cluster.hub.get("/metrics?" + query)
+    assert status == 400 and body.strip(), query
+
+
+def test_hostile_queries_change_nothing(crowd: Cluster) -> None:
+    for value in ("%", "%zz", "%00", "%ff%fe", "a" * 4000, quote('"\\\n{}'), "*", "."):
+        for name in ("role", "model_name", "service_name", "name[]"):
+            status, _, body = crowd.hub.get(f"/metrics?type=dp&{name}={value}")
+            assert status in (200, 400, 414, 431), (name, value)
+            assert status != 200 or not samples(body.decode()), (name, value)
+    many = "&".join(f"role=r{i}" for i in range(500))
+    assert crowd.hub.get("/metrics?type=dp&" + many)[0] in (200, 400, 414, 431)
+    assert crowd.hub.sample("vllm:generation_tokens_total") == 1111
+
+
+def test_a_narrowed_row_keeps_what_was_forgotten(cluster: Cluster, players: list[Player]) -> None:
+    """No counter falls, in a query with filters neither."""
+    player = Player(cluster)
+    players.append(player)
+    gone = player.join("old", role="decode")
+    player.join("new", role="decode")
+    player.join("other", role="prefill")
+    player.end(gone)
+    player.forget(gone)
+    for query, expected in (("", 30), ("&role=decode", 20), ("&role=prefill", 10), ("&model_name=tiny", 30)):
+        assert sample(scrape(cluster, "type=full" + query), "vllm:generation_tokens_total") == expected, query
+
+
+# ---- views of one's own
+
+VIEWS = """\
+version: 1
+views:
+  tenant: {by: [tenant], keep: true}
+  slim: {by: [role], buckets: false}
+  raw: {by: [role], derived: false}
+  decoders: {by: [node], where: {role: [decode, both]}}
+  two: {by: [], where: {role: [decode], tenant: [red, blue]}}
+  few: {by: [], allow: [vllm:generation_tokens, vllm:kv_cache_usage_perc_max, vllm:time_to_first_token_seconds]}
+  most: {by: [], deny: [vllm:generation_tokens_total, vllm:kv_cache_usage_perc_max, vllm:time_to_first_token_seconds_p99]}
+  engine: {by: [dp_rank], rename: {engine: dp_rank}}
+  instance: {by: [instance_id]}
+"""
+
+
+@pytest.fixture
+def viewed(new_cluster: Callable[..., Cluster], players: list[Player], tmp_path: Path) -> Cluster:
+    path = tmp_path / "views.yaml"
+    path.write_text(VIEWS)
+    cluster: Cluster = new_cluster(hub_flags=["--views", str(path)])
+    player = Player(cluster)
+    players.append(player)
+    player.join("a", role="prefill", tenant="red", stage="0")
+    player.join("b", role="decode", tenant="red", stage="1")
+    player.join("c", role="decode", tenant="blue", stage="1")
+    player.join("d", role="decode", stage="1")
+    player.join("e", role="both", stage="1", dp_rank="3")
+    return cluster
+
+
+def rows(cluster: Cluster, view: str, name: str = "vllm:generation_tokens_total") -> dict[tuple[tuple[str, str], ...], float]:
+    """Without service_name and model_name, which every row has."""
+    return {tuple(sorted((k, v) for k, v in labels.items() if k not in ("service_name", "model_name"))): value
+            for found, labels, value in samples(cluster.hub.metrics(view)) if found == name}
+
+
+def test_views_of_a_file_are_added_and_replace(viewed: Cluster) -> None:
+    assert rows(viewed, "tenant") == {(): 20, (("tenant", "blue"),): 10, (("tenant", "red"),): 20}
+    assert rows(viewed, "decoders") == {(("node", "node-one"),): 40}
+    assert rows(viewed, "two") == {(): 20}
+    assert rows(viewed, "engine") == {(("dp_rank", "0"), ("engine", "0")): 40, (("dp_rank", "3"), ("engine", "3")): 10}
+    assert rows(viewed, "instance") == {(("instance_id", f"i-{job}"),): 10 for job in "abcde"}
+    assert rows(viewed, "role") == {(("role", "prefill"),): 10, (("role", "decode"),): 30, (("role", "both"),): 10}
+    for view in ("slim", "tenant", "few", "most", "instance", "dp"):
+        assert "statsbus_" not in viewed.hub.metrics(view), view
+    # A scope of roles holds in `full` alone.
+    assert viewed.hub.sample("vllm:time_to_first_token_seconds_count", "full") == 2 * 4
+    assert viewed.hub.sample("vllm:time_to_first_token_seconds_count", "few") == 2 * 5
+
+
+def test_a_view_says_which_families_it_has(viewed: Cluster) -> None:
+    everything = CELL_NAMES | GAUGE_NAMES
+    ttft = {f"vllm:time_to_first_token_seconds_{end}" for end in ("bucket", "sum", "count")}
+    derived = {f"vllm:time_to_first_token_seconds_{end}" for end in ("p50", "p95", "p99", "mean")}
+    assert names(viewed.hub.metrics("slim")) == everything - {"vllm:time_to_first_token_seconds_bucket"}
+    assert names(viewed.hub.metrics("raw")) == everything - derived - {n for n in everything if n.endswith(("_max", "_rate"))}
+    assert names(viewed.hub.metrics("few")) == ttft | {"vllm:generation_tokens_total", "vllm:kv_cache_usage_perc_max"}
+    assert names(viewed.hub.metrics("most")) == everything - {"vllm:generation_tokens_total", "vllm:kv_cache_usage_perc_max",
+                                                              "vllm:time_to_first_token_seconds_p99"}
+
+
+def test_views_without_buckets_are_valid_in_both_formats(viewed: Cluster) -> None:
+    for view in ("slim", "raw", "few", "most", "engine"):
+        for parse, accept in ((parse_text, "text/plain"), (parse_openmetrics, OPENMETRICS)):
+            found = [s for f in parse(viewed.hub.metrics(view, accept)) for s in f.samples]
+            assert found and len(found) == len({(s.name, *sorted(s.labels.items())) for s in found}), (view, accept)
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    ("x: {by: [role], colour: red}", "colour"), ("x: {by: role}", "by"), ("x: {keep: perhaps}", "keep"), ("x: {by: [7up]}", "7up"),
+    ("x: {by: [role, role]}", "role"), ("x: {where: {role: decode}}", "where"), ("x: {allow: vllm:a}", "allow"), ("x: [role]", "x"),
+    ('"a b": {by: [role]}', "a b"), ("x: {rename: {engine: nosuch}}", "nosuch"), ("x: {by: [role]}\n  x: {by: [node]}", "x"),
+    ("x: {by: [le]}", "le")])
+def test_a_mistake_in_a_file_of_views_is_named_with_its_line(cluster: Cluster, tmp_path: Path, line: str, text: str) -> None:
+    path = tmp_path / "views.yaml"
+    path.write_text(f"version: 1\nviews:\n  {line}\n")
+    refused(cluster, ["--views", str(path)], path, text)
+
+
+def refused(cluster: Cluster, flags: list[str], path: Path, text: str, program: str = "statsbus-hub") -> None:
+    """The daemon doesn't start, and says file, line and reason."""
+    done = subprocess.run([os.fspath(cluster.binaries / program), *flags], capture_output=True, text=True, timeout=20)
+    assert done.returncode != 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if str(path) in line or path.name in line]
+    assert said and text in said[0], done.stderr
+    number = said[0].partition(path.name + ":")[2].partition(":")[0]
+    assert number.isdigit() and 1 <= int(number) <= 12, said
+
+
+def test_a_file_of_views_that_is_not_there_is_said(cluster: Cluster, tmp_path: Path) -> None:
+    for content in (None, "version: 2\nviews: {}\n", "views: {}\n", "version: 1\nviews: [\n", "version: 1\nviews: {x: {by: []}}\nmore: 1\n"):
+        path = tmp_path / "some.yaml"
+        if content is not None:
+            path.write_text(content)
+        done = subprocess.run([os.fspath(cluster.binaries / "statsbus-hub"), "--views", str(path)], capture_output=True, text=True, timeout=20)
+        assert done.returncode != 0 and "some.yaml" in done.stderr, content
+
+
+def test_dp_prints_engine_by_a_setting(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=["--dp-engine-label", "true"])
+    players.append(Player(cluster))
+    players[0].join(dp_rank="5")
+    (row,) = rows(cluster, "dp")
+    assert dict(row)["engine"] == "5" and dict(row)["dp_rank"] == "5"
+    assert all("engine" not in dict(row) for view in ("full", "instance", "role") for row in rows(cluster, view))
+
+
+# ---- a catalog of one's own
+
+CATALOG = """\
+version: 1
+families:
+  vllm:kv_cache_usage_perc: {type: gauge, semantic: occupancy_metric, help: Fullest}
+  vllm:time_to_first_token_seconds: {type: histogram, semantic: sla_metric, help: Ours, buckets: mine, quantiles: [0.25, 0.999]}
+  e:wait_seconds: {type: histogram, semantic: histogram_latency, help: Waits, buckets: mine, quantiles: []}
+  e:plain: {type: histogram, semantic: histogram, help: Plain, buckets: mine, quantiles: [0.5]}
+  e:depth: {type: gauge, semantic: cache_metric, help: Depth}
+bucket_sets:
+  mine: [0.5, 1]
+derived:
+  e:depth_max: {max: e:depth, help: Deepest}
+  e:hits_per_token: {ratio: [vllm:prefix_cache_hits_total, vllm:generation_tokens_total], help: Hits a token}
+"""
+
+
+def test_a_catalog_of_ones_own_adds_and_replaces(new_cluster: Callable[..., Cluster], players: list[Player], tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(CATALOG)
+    (tmp_path / "not-read.txt").write_text("{")
+    cluster = new_cluster(hub_flags=["--catalog", str(tmp_path)])
+    player = Player(cluster)
+    players.append(player)
+    wait, plain = (Series(Family(name, "histogram", "histogram"), (), (0.5, 1.0)) for name in ("e:wait_seconds", "e:plain"))
+    depth = Series(Family("e:depth", "gauge", "cache_metric"))
+    for job, value in (("a", 0.25), ("b", 0.75)):
+        player.say(player.define(job), {**CELLS, wait: [1.0, 1.0, 0.0, 1.0], plain: [1.0, 1.0, 0.0, 1.0]}, {KV: value, depth: value})
+    text = cluster.hub.metrics()
+    assert sample(text, "vllm:kv_cache_usage_perc") == 0.75 and sample(text, "vllm:kv_cache_usage_perc_max") == 0.75
+    assert sample(text, "e:depth") == 0.5 and sample(text, "e:depth_max") == 0.75
+    assert sample(text, "e:hits_per_token") == 0.1
+    assert sample(text, "vllm:time_to_first_token_seconds_p25", quantile="0.25") == 0.25       # 1 of 4, in a bucket of 2
+    assert sample(text, "vllm:time_to_first_token_seconds_p99_9", quantile="0.999") == pytest.approx(0.5 + 0.5 * (3.996 - 2) / 2)
+    assert sample(text, "vllm:time_to_first_token_seconds_mean") == 0.5
+    assert not {n for n in names(text) if n.endswith(("_p50", "_p95", "_p99")) and n != "e:plain_p50"}
+    assert sample(text, "e:plain_p50", quantile="0.5") == 0.5 and sample(text, "e:plain_mean") == 0.5
+    assert sample(text, "e:wait_seconds_count") == 4 and "e:wait_seconds_mean" not in names(text)
+    assert "# HELP vllm:time_to_first_token_seconds Ours\n" in text and "# HELP e:depth_max Deepest\n" in text
+
+
+@pytest.mark.parametrize(("lines", "text"), [
+    ("derived:\n  e:m: {max: e:nosuch, help: x}", "e:nosuch"), ("derived:\n  e:m: {max: vllm:generation_tokens_total, help: x}", "vllm:generation_tokens_total"),
+    ("derived:\n  e:r: {ratio: [vllm:generation_tokens_total], help: x}", "ratio"),
+    ("derived:\n  e:r: {ratio: [vllm:num_requests_running, vllm:generation_tokens_total], help: x}", "vllm:num_requests_running"),
+    ("derived:\n  vllm:num_requests_running: {max: vllm:kv_cache_usage_perc, help: x}", "vllm:num_requests_running"),
+    ("derived:\n  vllm:time_to_first_token_seconds_p50: {max: vllm:kv_cache_usage_perc, help: x}", "vllm:time_to_first_token_seconds_p50"),
+    ("derived:\n  e:m: {max: vllm:kv_cache_usage_perc, sum: 1, help: x}", "sum"),
+    ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [0.5, 0.50]}", "0.5"),
+    ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [1.5]}", "1.5"),
+    ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [0]}", "0"),
+    ("families:\n  e:g: {type: gauge, semantic: state_gauge, help: x, quantiles: [0.5]}", "quantiles"),
+    ("families:\n  e:g: {type: gauge, semantic: nosuch, help: x}", "nosuch"),
+    ("families:\n  vllm:time_to_first_token_seconds_mean: {type: gauge, help: x}", "vllm:time_to_first_token_seconds_mean")])
+def test_a_mistake_in_a_catalog_of_ones_own_is_named_with_its_line(cluster: Cluster, tmp_path: Path, lines: str, text: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"version: 1\n{lines}\n")
+    refused(cluster, ["--catalog", str(tmp_path)], path, text)
+    refused(cluster, ["--catalog", str(tmp_path), "--hub", cluster.hub_endpoint, "--engines", f"ipc://{tmp_path}/e", "--replay", f"ipc://{tmp_path}/r",
+                      "--state", str(tmp_path / "s"), "--http", "127.0.0.1:0"], path, text, "statsbus-agent")
+
+
+# ---- rows come and go
+
+LINGER = ["--linger", "1s"]
+KEEP, GOES = ("full", "role", "stage"), ("instance", "dp", "node", "pod", "replica")
+
+
+def tokens(cluster: Cluster, view: str, **labels: str) -> float | None:
+    return cluster.hub.sample("vllm:generation_tokens_total", view, **labels)
+
+
+def gone(cluster: Cluster, *players: Player, view: str = "dp", **labels: str) -> None:
+    def is_gone() -> bool:
+        for player in players:
+            player.wire.beat()
+        return tokens(cluster, view, **labels) is None
+
+    wait_for(is_gone, f"the row {labels} left {view}")
+
+
+def test_a_row_without_a_live_member_lingers_goes_and_comes_back(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=LINGER)
+    player = Player(cluster)
+    players.append(player)
+    life = player.join(stage="1", pod_ip="10.0.0.1")
+    player.end(life)
+    for view in (*KEEP, *GOES):  # within the second
+        assert tokens(cluster, view) == 10, view
+        assert cluster.hub.sample("vllm:num_requests_running", view) is None
+    for view in GOES:
+        gone(cluster, player, view=view)
+        assert not names(cluster.hub.metrics(view))
+    for view in KEEP:
+        assert tokens(cluster, view) == 10, view
+        assert cluster.hub.sample("vllm:prefix_cache_hit_rate", view) == 0.25
+        assert cluster.hub.sample("vllm:time_to_first_token_seconds_p50", view) == 0.5
+    player.say(life, {TOKENS: [12.0]})
+    for view in (*KEEP, *GOES):
+        assert tokens(cluster, view) == 12, view
+        assert cluster.hub.sample("vllm:num_requests_running", view) == 2
+
+
+def test_what_was_forgotten_stays_in_rows_that_stay(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=LINGER)
+    player = Player(cluster)
+    players.append(player)
+    first, other = player.join("a", instance_id="i-1"), player.join("b", instance_id="i-2")
+    player.end(first)
+    player.forget(first)
+    assert cluster.hub.sample("statsbus_hub_contributions") == 1
+    for view in (*KEEP, "node", "pod", "replica"):
+        assert tokens(cluster, view) == 20, view
+        assert cluster.hub.sample("vllm:time_to_first_token_seconds_count", view) == 4, view
+        assert cluster.hub.sample("vllm:num_requests_running", view) == 2, view
+    gone(cluster, player, view="instance", instance_id="i-1")
+    gone(cluster, player, view="dp", instance_id="i-1")
+    assert tokens(cluster, "full") == 20
+    again = player.join("a", instance_id="i-1")
+    assert tokens(cluster, "full") == 30 and tokens(cluster, "node") == 30
+    assert tokens(cluster, "instance", instance_id="i-1") == 10
+    for life in (again, other):
+        player.end(life)
+        player.forget(life)
+    assert tokens(cluster, "full") == 30
+    for view in GOES:
+        gone(cluster, player, view=view)
+    for view in KEEP:
+        assert tokens(cluster, view) == 30, view
+    player.join("c")
+    assert tokens(cluster, "full") == 40 and tokens(cluster, "role") == 40
+    assert tokens(cluster, "node") == 10
+
+
+def test_sums_do_not_fall_whatever_the_order_of_adding(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    """Numbers that are not whole, folded and forgotten one by one in an order of their own."""
+    cluster = new_cluster(hub_flags=LINGER)
+    player = Player(cluster)
+    players.append(player)
+    seconds = Series(Family("e:busy_seconds_total", "counter", "counter"))
+    values = [0.1 * 3**i for i in range(-20, 20)]
+    lives = []
+    for i, value in enumerate(values):
+        lives.append(player.define(f"j{i}"))
+        player.say(lives[-1], {seconds: [value]}, {})
+    total = cluster.hub.sample("e:busy_seconds_total", "full")
+    assert total == math.fsum(values)
+    for life in lives[::2] + lives[1::2]:
+        player.end(life)
+        player.forget(life)
+        assert cluster.hub.sample("e:busy_seconds_total", "full") == total
+        assert cluster.hub.sample("e:busy_seconds_total", "role") == total
+
+
+def test_a_lineage_that_was_silent_for_long_is_closed(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=["--agent-timeout", "2s", "--closed-after", "4s", "--linger", "1s"])
+    silent, other = Player(cluster, "silent"), Player(cluster, "other")
+    players += [silent, other]
+    silent.join("a")
+    other.join("b")
+
+    def is_closed() -> bool:
+        other.wire.beat()
+        return cluster.hub.sample("statsbus_hub_contributions") == 1
+
+    wait_for(is_closed, "the silent lineage's contribution was retired")
+    assert tokens(cluster, "full") == 20 and tokens(cluster, "role") == 20
+    silent.wire.generation = 7
+    welcome = silent.wire.connect()
+    assert welcome[3] > 7  # so that it begins a new lineage
+    assert tokens(cluster, "full") == 20
+    assert other.wire.connect()[3] <= other.wire.generation
+
+
+# ---- sources
+
+def of_source(cluster: Cluster, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+    return [(have, value) for found, have, value in samples(cluster.hub.metrics("full"))
+            if found == "statsbus_source_" + name and all(have.get(k) == v for k, v in labels.items())]
+
+
+def test_a_source_has_one_row_with_its_life(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=["--linger", "1s", "--agent-timeout", "3s"])
+    player = Player(cluster)
+    players.append(player)
+    key = {"service_name": "chat", "job_name": "a", "dp_rank": "0", "stage": "1", "replica": "2", "model_name": "tiny"}
+    first = player.join("a", stage="1", replica="2", instance_id="i-1")
+    player.join("front", "front-end")
+    assert of_source(cluster, "up") == [(key, 1)]
+    assert of_source(cluster, "incarnations_total") == [(key, 1)]
+    assert of_source(cluster, "conflicts_total") in ([], [(key, 0)])
+    ((labels, age),) = of_source(cluster, "last_seen_seconds")
+    assert labels == key and 0 <= age < 2
+
+    second = player.join("a", stage="1", replica="2", instance_id="i-2", model_name="large")
+    now = {**key, "model_name": "large"}
+    assert of_source(cluster, "incarnations_total") == [(now, 2)]
+    assert of_source(cluster, "conflicts_total") == [(now, 1)]  # both live
+    player.end(first)
+    assert of_source(cluster, "up") == [(now, 1)]
+    player.end(second)
+    assert of_source(cluster, "up") == [(now, 0)]
+
+    def is_gone() -> bool:
+        player.wire.beat()
+        return not of_source(cluster, "up")
+
+    wait_for(is_gone, "the ended source went after the linger")
+    assert not of_source(cluster, "up")
+    for view in ("role", "dp", "instance"):
+        assert "statsbus_source_" not in cluster.hub.metrics(view)
+
+
+def test_a_silent_agents_sources_are_down_and_stay(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    cluster = new_cluster(hub_flags=["--linger", "1s", "--agent-timeout", "2s"])
+    player = Player(cluster)
+    players.append(player)
+    life = player.join("a")
+    wait_for(lambda: [value for _, value in of_source(cluster, "up")] == [0], "the source is stale")
+    ((_, age),) = of_source(cluster, "last_seen_seconds")
+    assert 1.5 <= age < 10
+    gone(cluster)
+    assert [value for _, value in of_source(cluster, "up")] == [0]  # a stale source is an alarm: it doesn't go by itself
+    player.wire.connect()
+    player.wire.define(life)
+    player.say(life)
+    assert [value for _, value in of_source(cluster, "up")] == [1] and tokens(cluster, "dp") == 10
+
+
+def test_a_source_that_moves_between_agents_is_one(cluster: Cluster, players: list[Player]) -> None:
+    players += [Player(cluster, "one"), Player(cluster, "two")]
+    players[0].join("a", instance_id="i-1")
+    players[1].join("a", instance_id="i-1")
+    ((_, up),) = of_source(cluster, "up")
+    ((_, incarnations),) = of_source(cluster, "incarnations_total")
+    assert (up, incarnations) == (1, 1)
+    assert sum(value for _, value in of_source(cluster, "conflicts_total")) == 0
+    assert cluster.hub.sample("vllm:num_requests_running", "full") == 2  # never a sum of two
+    assert tokens(cluster, "full") == 20
