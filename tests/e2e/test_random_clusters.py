@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
 
 from daemons import Cluster, samples
-from model.model import EARLY, VIEWS, Contribution, Derived, Family, Labels, Lines, Model, Series, Shown, View, labels_of
+from model.model import VIEWS, Contribution, Derived, Family, Labels, Lines, Model, Narrow, Series, Shown, View, labels_of
 from wire_agent import RefusedError, WireAgent
 
 AGENT_TIMEOUT_S = 4.0
@@ -52,6 +53,7 @@ DERIVED = (
     Derived("vllm:num_requests_running_max", "max", (RUNNING.name,)),
     Derived("vllm:prefix_cache_hit_rate", "ratio", (HITS.name, QUERIES.name)),
 )
+NAMES = {TOKENS.name, "vllm:prefix_cache_hits", KV.name, TTFT.name, TTFT.name + "_p95", TTFT.name + "_mean", "vllm:prefix_cache_hit_rate", "nosuch"}
 BOUNDS = ((0.1, 0.5, 1.0, 2.5), (0.5, 2.5, 10.0), (0.1, 0.25, 0.5), (0.5, 1.0))
 
 OWN_VIEWS = """
@@ -450,20 +452,40 @@ class World:
         self.settle()
         self.n_checks += 1
         for view in ALL_VIEWS:
-            text = self.cluster.hub.metrics(view.name)
-            self.model.tick(time.monotonic())
-            lines: Lines = {}
-            for name, labels, value in samples(text):
-                if not name.startswith("statsbus_"):
-                    key = name, labels_of(labels)
-                    assert key not in lines, f"{view.name}: {key} is there twice"
-                    lines[key] = value
-            self.compare(view, lines)
+            self.look(view, None)
+        for view in self.random.sample(ALL_VIEWS, 2):
+            self.look(view, self.narrow())
 
-    def compare(self, view: View, lines: Lines) -> None:
+    def narrow(self) -> Narrow:
+        """A query's filters, some of them for what there is none of."""
+        def some(*values: str) -> set[str] | None:
+            return set(self.random.sample(values, self.random.randint(1, 2))) if self.random.random() < 0.4 else None
+
+        return Narrow(role=some("prefill", "decode", "both", "", "nosuch"), model_name=some("tiny", "/models/big", "nosuch"),
+                      service_name=some("chat", "mail", ""), name=some(*sorted(NAMES)))
+
+    def look(self, view: View, narrow: Narrow | None) -> None:
+        status, _, body = self.cluster.hub.get(f"/metrics?type={view.name}{query_of(narrow)}")
+        assert status == 200, body
+        self.model.tick(time.monotonic())
+        lines: Lines = {}
+        up: dict[Labels, float] = {}
+        for name, labels, value in samples(body.decode()):
+            key = name, labels_of(labels)
+            assert key not in lines, f"{view.name}: {key} is there twice"
+            if not name.startswith("statsbus_"):
+                lines[key] = value
+            elif name == "statsbus_source_up":
+                up[labels_of({k: v for k, v in labels.items() if k != "model_name"})] = value
+        self.compare(view, lines, narrow)
+        if view.name == "full" and not narrow:
+            live = {c.source for c in self.model.contributions.values() if c.is_live and c.kind == "engine"}
+            assert {source for source, value in up.items() if value == 1} == live
+
+    def compare(self, view: View, lines: Lines, narrow: Narrow | None) -> None:
         left = dict(lines)
         faults = []
-        for row, shown, expected in self.model.scrape(view.name):
+        for row, shown, expected in self.model.scrape(view.name, narrow):
             present = {key: left.pop(key) for key in expected if key in left}
             if shown is Shown.YES or (shown is Shown.MAYBE and present):
                 faults += [f"{key}: not there, expected {expected[key]}" for key in expected if key not in present]
@@ -473,7 +495,7 @@ class World:
                        if not math.isclose(value, expected[key], rel_tol=1e-9, abs_tol=1e-9)]
             faults += self.fallen(view, row.number, present)
         faults += [f"{key} is {value}, expected nothing" for key, value in left.items()]
-        assert not faults, "\n".join([f"view {view.name} after {self.n_events} events, {len(faults)} faults:", *faults[:12]])
+        assert not faults, "\n".join([f"view {view.name} {narrow or ''} after {self.n_events} events, {len(faults)} faults:", *faults[:12]])
 
     def fallen(self, view: View, row: int, present: Lines) -> list[str]:
         before = self.highest.setdefault((view.name, row), {})
@@ -481,6 +503,13 @@ class World:
                   if key[0] in CUMULATIVE and value < before.get(key, 0)]
         before.update(present)
         return faults
+
+
+def query_of(narrow: Narrow | None) -> str:
+    if not narrow:
+        return ""
+    filters = (("role", narrow.role), ("model_name", narrow.model_name), ("service_name", narrow.service_name), ("name[]", narrow.name))
+    return "".join(f"&{name}={quote(value, safe='')}" for name, values in filters for value in sorted(values or ()))
 
 
 EVENTS = {"step": 60, "duplicate": 6, "release": 5, "join": 6, "restart": 2, "rebound": 1, "move": 2, "role": 2, "leave": 2, "forget": 5,

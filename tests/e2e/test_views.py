@@ -105,7 +105,8 @@ def crowd(cluster: Cluster, players: list[Player]) -> Cluster:
 @pytest.mark.parametrize(("query", "counted", "running"), [
     ("", 1111, 1111), ("&role=decode", 110, 110), ("&role=prefill", 1, 1), ("&role=prefill&role=decode", 111, 111),
     ("&model_name=tiny", 1011, 1011), ("&model_name=" + quote("/models/a b", safe=""), 100, 100), ("&model_name=/models/a+b", 100, 100),
-    ("&service_name=chat", 111, 111), ("&role=decode&model_name=tiny", 10, 10), ("&role=nosuch", None, None), ("&model_name=nosuch", None, None),
+    ("&service_name=chat", 111, 111), ("&role=decode&model_name=tiny", 10, 10), ("&role=nosuch", None, None), ("&role=", 1000, 1000),
+    ("&role=&role=decode", 1110, 1110), ("&service_name=", 1000, 1000), ("&model_name=nosuch", None, None),
     ("&service_name=nosuch", None, None), ("&role=nosuch&role=decode", 110, 110), ("&name[]=vllm:generation_tokens_total", 1111, None),
     ("&name[]=vllm:generation_tokens", 1111, None), ("&name%5B%5D=vllm%3Ageneration_tokens&role=decode", 110, None),
     ("&name[]=vllm:num_requests_running", None, 1111), ("&name[]=nosuch", None, None), ("&name[]=nosuch&name[]=vllm:generation_tokens", 1111, None)])
@@ -246,9 +247,9 @@ def test_views_without_buckets_are_valid_in_both_formats(viewed: Cluster) -> Non
 
 
 @pytest.mark.parametrize(("line", "text"), [
-    ("x: {by: [role], colour: red}", "colour"), ("x: {by: role}", "by"), ("x: {keep: perhaps}", "keep"), ("x: {by: [7up]}", "7up"),
-    ("x: {by: [role, role]}", "role"), ("x: {where: {role: decode}}", "where"), ("x: {allow: vllm:a}", "allow"), ("x: [role]", "x"),
-    ('"a b": {by: [role]}', "a b"), ("x: {rename: {engine: nosuch}}", "nosuch"), ("x: {by: [role]}\n  x: {by: [node]}", "x"),
+    ("x: {by: [role], colour: red}", "colour"), ("x: {by: role}", "list"), ("x: {keep: true}", "by"), ("x: {by: [], keep: perhaps}", "perhaps"), ("x: {by: [7up]}", "7up"),
+    ("x: {by: [role, role]}", "role"), ("x: {by: [], where: {role: decode}}", "list"), ("x: {by: [], allow: vllm:a}", "list"), ("x: [role]", "x"),
+    ('"a b": {by: [role]}', "a b"), ("x: {by: [], rename: {engine: nosuch}}", "nosuch"), ("x: {by: [role]}\n  x: {by: [node]}", "x"),
     ("x: {by: [le]}", "le")])
 def test_a_mistake_in_a_file_of_views_is_named_with_its_line(cluster: Cluster, tmp_path: Path, line: str, text: str) -> None:
     path = tmp_path / "views.yaml"
