@@ -166,10 +166,10 @@ def assert_groups(cluster: Cluster, expected: dict[str, dict[str, float]], in_fu
 # ---- every semantic in every view
 
 NUMBERS = [1.0, 2.0, 10.0, 20.0, 100.0, 200.0]
-SUMS = {"all": 333, "decode": 330, "p-0": 3, "d-0": 30, "d-1": 300,
+SUMS: dict[str, float] = {"all": 333, "decode": 330, "p-0": 3, "d-0": 30, "d-1": 300,
         "p-0/0": 1, "p-0/1": 2, "d-0/0": 10, "d-0/1": 20, "d-1/0": 100, "d-1/1": 200}
-MEANS = {**SUMS, "all": 55.5, "decode": 82.5, "p-0": 1.5, "d-0": 15, "d-1": 150}
-MOSTS = {**SUMS, "all": 200, "decode": 200, "p-0": 2, "d-0": 20, "d-1": 200}
+MEANS: dict[str, float] = {**SUMS, "all": 55.5, "decode": 82.5, "p-0": 1.5, "d-0": 15, "d-1": 150}
+MOSTS: dict[str, float] = {**SUMS, "all": 200, "decode": 200, "p-0": 2, "d-0": 20, "d-1": 200}
 
 SEMANTICS: dict[str, tuple[str, dict[str, float]]] = {
     "counter": ("counter", SUMS), "throughput_counter": ("counter", SUMS), "ratio_numerator": ("counter", SUMS),

@@ -75,8 +75,8 @@ class WireAgent:
     def receive(self, kind: str, limit_s: float = 10.0) -> list[Any]:
         """The next message of this kind; heartbeats are passed over."""
         assert self.socket
-        while self.socket.poll(limit_s * 1000):
-            message = _decode(self.socket.recv())
+        while self.socket.poll(int(limit_s * 1000)):
+            message: list[Any] = _decode(self.socket.recv())
             if message[0] == "ACK":
                 self.session.acked = message[1]
             if message[0] == kind:

@@ -287,7 +287,7 @@ class Model:
                 return False
         return True
 
-    def shown_of(self) -> dict[Labels, Contribution]:
+    def shown_of(self) -> dict[tuple[str, Labels], Contribution]:
         """By source: whose gauges count."""
         out = {}
         for source, group in self._by_source().items():
