@@ -7,527 +7,72 @@ a row may ever have fallen while the row was there.
 
 from __future__ import annotations
 
-import math
 import os
 import random
-import time
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 import yaml
 
 from daemons import Cluster, samples
-from model.model import VIEWS, Contribution, Derived, Family, Labels, Lines, Model, Narrow, Series, Shown, View, labels_of
-from wire_agent import RefusedError, WireAgent
-
-AGENT_TIMEOUT_S = 4.0
-LINGER_S = 4.0
-BEAT_S = 0.4
-N_AGENTS = 7
-MOST_LIVES = 26
-MOST_CONTRIBUTIONS = 90
-
-TOKENS = Family("vllm:generation_tokens_total", "counter", "throughput_counter")
-REASONS = Family("vllm:request_success_total", "counter", "counter")
-HITS = Family("vllm:prefix_cache_hits_total", "counter", "ratio_numerator")
-QUERIES = Family("vllm:prefix_cache_queries_total", "counter", "ratio_denominator")
-TTFT = Family("vllm:time_to_first_token_seconds", "histogram", "sla_metric", ("decode", "both"))
-QUEUED = Family("vllm:request_queue_time_seconds", "histogram", "histogram_latency")
-PREFILL = Family("vllm:request_prefill_time_seconds", "histogram", "histogram")
-RUNNING = Family("vllm:num_requests_running", "gauge", "state_gauge")
-WAITING = Family("vllm:num_requests_waiting_by_reason", "gauge", "queue_gauge")
-KV = Family("vllm:kv_cache_usage_perc", "gauge", "cache_metric")
-CONFIG = Family("vllm:cache_config_info", "gauge", "metadata_gauge")
-SECONDS = Family("e:busy_seconds_total", "counter", "counter", ("prefill",))
-FULLEST = Family("e:fullest_ratio", "gauge", "occupancy_metric", ("decode",))
-STAGED = Family("e:stage_gen_seconds", "histogram", "histogram_latency")
-REJECTED = Family("vllm:admission_rejections_total", "counter", "counter")
-DESCRIBED = (SECONDS, FULLEST, STAGED)
-CUMULATIVE = {TOKENS.name, REASONS.name, HITS.name, QUERIES.name, SECONDS.name, REJECTED.name} | {
-    f.name + end for f in (TTFT, QUEUED, PREFILL, STAGED) for end in ("_bucket", "_sum", "_count")}
-DERIVED = (
-    Derived("vllm:kv_cache_usage_perc_max", "max", (KV.name,)),
-    Derived("vllm:num_requests_running_max", "max", (RUNNING.name,)),
-    Derived("vllm:prefix_cache_hit_rate", "ratio", (HITS.name, QUERIES.name)),
-)
-NAMES = {TOKENS.name, "vllm:prefix_cache_hits", KV.name, TTFT.name, TTFT.name + "_p95", TTFT.name + "_mean", "vllm:prefix_cache_hit_rate", "nosuch"}
-BOUNDS = ((0.1, 0.5, 1.0, 2.5), (0.5, 2.5, 10.0), (0.1, 0.25, 0.5), (0.5, 1.0))
-
-OWN_VIEWS = """
-version: 1
-views:
-  tenant: {by: [tenant], keep: true, buckets: false}
-  decoders: {by: [node, stage], where: {role: [decode, both]}, deny: [vllm:cache_config_info, vllm:generation_tokens], derived: false}
-  ranks: {by: [dp_rank], allow: [vllm:generation_tokens, vllm:kv_cache_usage_perc_max, vllm:time_to_first_token_seconds_p95],
-          rename: {engine: dp_rank}}
-"""
-ALL_VIEWS = (
-    *VIEWS,
-    View("tenant", ("tenant",), keep=True, buckets=False),
-    View("decoders", ("node", "stage"), where=(("role", ("decode", "both")),),
-         deny=("vllm:cache_config_info", "vllm:generation_tokens"), derived=False),
-    View("ranks", ("dp_rank",), allow=("vllm:generation_tokens", "vllm:kv_cache_usage_perc_max", "vllm:time_to_first_token_seconds_p95"),
-         rename=(("dp_rank", "engine"),)),
-)
+from model.model import Lines, labels_of
+from wire_agent import RefusedError
+from world import AGENT_TIMEOUT_S, ALL_VIEWS, CUMULATIVE, LINGER_S, OWN_VIEWS, World
 
 
-@dataclass(eq=False)
-class Life:
-    """One contribution as its agent knows it."""
-    agent: Agent
-    contribution: Contribution
-    cells: dict[Series, list[float]] = field(default_factory=dict)
-    gauges: dict[Series, float] = field(default_factory=dict)
-    bounds: tuple[float, ...] = BOUNDS[0]
-    is_live: bool = True
-    is_ended: bool = False
-    last: tuple[int, bytes] | None = None  # the frame sent last in this session
+class Watcher(threading.Thread):
+    """Scrapes all the time, also in the middle of things: no line twice, and in views that keep their rows no counter ever falls."""
 
-    @property
-    def is_engine(self) -> bool:
-        return self.contribution.kind == "engine"
-
-
-@dataclass(eq=False)
-class Held:
-    """A frame that is under way for long."""
-    life: Life
-    number: int
-    message: bytes
-    cells: dict[Series, list[float]]
-    gauges: dict[Series, float]
-    age_s: float
-    is_live: bool
-
-
-class Agent:
-    def __init__(self, number: int, cluster: Cluster) -> None:
-        self.key = f"lineage-{number}"
-        self.node = f"node-{number % 3}"
-        self.wire = WireAgent(cluster.hub_endpoint, self.key.encode().ljust(16, b"."), self.node, DESCRIBED)
-        self.lives: list[Life] = []
-        self.held: list[Held] = []
-        self.epoch = 0
-        self.is_connected = False
-
-
-class World:
-    """The cluster: what happens is told to the hub and to the model alike."""
-
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(daemon=True)
         self.cluster = cluster
-        self.random = random.Random(seed)
-        self.model = Model(ALL_VIEWS, DERIVED, AGENT_TIMEOUT_S, LINGER_S)
-        self.agents = [Agent(i, cluster) for i in range(N_AGENTS)]
-        self.highest: dict[tuple[str, int], Lines] = {}
-        self.next_beat = 0.0
-        self.beaten = math.inf
-        self.n_instances = 0
-        self.n_events = 0
-        self.n_checks = 0
-        self.counts: dict[str, int] = {}
+        self.faults: list[str] = []
+        self.is_stopping = threading.Event()
+        self.n_scrapes = 0
 
-    # Time
+    def run(self) -> None:
+        highest: dict[str, Lines] = {view.name: {} for view in ALL_VIEWS}
+        while not self.is_stopping.wait(0.1) and not self.faults:
+            view = ALL_VIEWS[self.n_scrapes % len(ALL_VIEWS)]
+            seen = set()
+            for name, labels, value in samples(self.cluster.hub.metrics(view.name)):
+                key = name, labels_of(labels)
+                if key in seen:
+                    self.faults.append(f"{view.name}: {key} is there twice")
+                seen.add(key)
+                if not view.keep or name not in CUMULATIVE:
+                    continue
+                if value < highest[view.name].get(key, 0):
+                    self.faults.append(f"{view.name}: {key} fell from {highest[view.name][key]!r} to {value!r}")
+                highest[view.name][key] = value
+            self.n_scrapes += 1
 
-    def tick(self) -> None:
-        now = time.monotonic()
-        if now - self.beaten > AGENT_TIMEOUT_S / 2:
-            # This process stood still, so that the hub may think the agents silent: begin all sessions anew.
-            self.beaten = now
-            for agent in self.connected():
-                self.connect(agent)
-        self.model.tick(now)
-        if now >= self.next_beat:
-            self.next_beat = now + BEAT_S
-            self.beaten = now
-            for agent in self.connected():
-                agent.wire.beat()
-                self.model.heard(agent.key)
+    def __enter__(self) -> Watcher:
+        self.start()
+        return self
 
-    def pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            time.sleep(0.05)
-            self.tick()
-
-    # Who there is
-
-    def connected(self) -> list[Agent]:
-        return [agent for agent in self.agents if agent.is_connected]
-
-    def lives(self, look: Callable[[Life], bool] = lambda _: True) -> list[Life]:
-        """Those whose agent has a session that knows them."""
-        return [life for agent in self.connected() for life in agent.lives
-                if life.contribution.epoch in agent.wire.session.contributions and look(life)]
-
-    def n_contributions(self) -> int:
-        return sum(len(agent.lives) for agent in self.agents)
-
-    # What happens
-
-    def connect(self, agent: Agent, leave_out: Life | None = None) -> None:
-        agent.held.clear()
-        agent.wire.connect()
-        agent.is_connected = True
-        self.model.tick(time.monotonic())
-        self.model.hello(agent.key)
-        for life in agent.lives:
-            if life is not leave_out:
-                self.define(life)
-                self.frame(life)
-                if life.is_ended:
-                    self.end(life)
-
-    def define(self, life: Life) -> None:
-        c = life.contribution
-        agent = life.agent
-        agent.wire.define(c)
-        self.model.heard(agent.key)
-        known = self.model.define(agent.key, c.epoch, c.kind, dict(c.source), c.identity)
-        life.contribution = known
-        life.last = None
-
-    def frame(self, life: Life, some: bool = False, hold: bool = False, age_s: float | None = None) -> None:
-        agent = life.agent
-        cells = {s: list(v) for s, v in life.cells.items() if not some or self.random.random() < 0.5}
-        gauges = dict(life.gauges) if life.is_live else {}
-        age_s = self.random.choice((0, 0, 1, 5)) if age_s is None else age_s
-        number, message = agent.wire.frame(life.contribution, cells, gauges, age_s, life.is_live)
-        if hold:
-            agent.held.append(Held(life, number, message, cells, gauges, age_s, life.is_live))
-            return
-        agent.wire.send_bytes(message)
-        life.last = (number, message)
-        self.model.frame(life.contribution, number, cells, gauges, age_s, life.is_live)
-
-    def release(self, agent: Agent) -> None:
-        """Frames that were under way arrive: the late ones in any order, then those that nothing has overtaken."""
-        self.random.shuffle(agent.held)
-        for held in sorted(agent.held, key=lambda h: h.number if h.number > h.life.contribution.last_number else 0):
-            agent.wire.send_bytes(held.message)
-            self.model.frame(held.life.contribution, held.number, held.cells, held.gauges, held.age_s, held.is_live)
-        agent.held.clear()
-
-    def end(self, life: Life) -> None:
-        self.release(life.agent)
-        life.is_live, life.is_ended, life.gauges = False, True, {}
-        life.agent.wire.end(life.contribution)
-        self.model.end(life.contribution)
-
-    def begin(self, agent: Agent, source: dict[str, str], identity: dict[str, str], kind: str = "engine",
-              bounds: tuple[float, ...] | None = None) -> Life | None:
-        """A new contribution, with a first frame."""
-        if not self.model.may_join({**identity, **source}):
-            return None
-        agent.epoch += 1
-        made = Contribution(agent.key, agent.epoch, kind, labels_of(source), {k: v for k, v in {**identity, **source}.items() if v})
-        life = Life(agent, made, bounds=bounds or self.random.choice(BOUNDS))
-        agent.lives.append(life)
-        self.define(life)
-        self.grow(life)
-        self.frame(life)
-        return life
-
-    def grow(self, life: Life) -> None:
-        """An engine works: some of its numbers change."""
-        pick = self.random
-        if not life.is_engine:
-            self.add(life, Series(REJECTED, (("reason", pick.choice(("queue", "tokens"))),)), [float(pick.randint(0, 3))])
-            return
-        self.add(life, Series(TOKENS), [float(pick.randint(0, 100))])
-        self.add(life, Series(REASONS, (("finished_reason", pick.choice(("stop", "length", 'odd "one"'))),)), [1.0])
-        if pick.random() < 0.7:
-            queries = float(pick.randint(0, 50))
-            self.add(life, Series(QUERIES), [queries])
-            self.add(life, Series(HITS), [float(pick.randint(0, int(queries)))])
-        if pick.random() < 0.5:
-            self.add(life, Series(SECONDS), [pick.random() * pick.choice((1e-6, 1.0, 1e6))])
-        for family in (TTFT, QUEUED, PREFILL):
-            if pick.random() < 0.6:
-                self.observe(life, Series(family, (), life.bounds))
-        if pick.random() < 0.4:
-            self.observe(life, Series(STAGED, (("stage", pick.choice("01")), ("x", "y")), (1.0, 2.0)))
-        life.gauges = {series: value for series, value in (
-            (Series(RUNNING), float(pick.randint(0, 40))),
-            (Series(KV), pick.random()),
-            (Series(FULLEST), pick.random()),
-            (Series(WAITING, (("reason", "capacity"),)), float(pick.randint(0, 9))),
-            (Series(WAITING, (("reason", "deferred"),)), float(pick.randint(0, 9))),
-            (Series(CONFIG, (("block_size", pick.choice(("16", "32"))), ("role", "x"))), 1.0),
-        ) if pick.random() < 0.85}
-
-    def add(self, life: Life, series: Series, more: list[float]) -> None:
-        have = life.cells.setdefault(series, [0.0] * series.size)
-        life.cells[series] = [a + b for a, b in zip(have, more)]
-
-    def observe(self, life: Life, series: Series) -> None:
-        assert series.bounds is not None
-        value = self.random.choice((0.1, 0.3, 0.7, 2.0, 5.0, 100.0)) * self.random.random()
-        if self.random.random() < 0.15:
-            self.add(life, series, [0.0] * series.size)  # it exists, and nothing was observed
-            return
-        bucket = next((i for i, bound in enumerate(series.bounds) if value <= bound), len(series.bounds))
-        self.add(life, series, [*(float(i == bucket) for i in range(len(series.bounds) + 1)), value])
-
-    # Events, by name
-
-    def event(self) -> None:
-        names = list(EVENTS)
-        (name,) = self.random.choices(names, [EVENTS[name] for name in names])
-        self.tick()
-        if getattr(self, "on_" + name)() is not False:
-            self.n_events += 1
-            self.counts[name] = self.counts.get(name, 0) + 1
-
-    def on_step(self) -> bool:
-        lives = self.lives(lambda life: life.is_live)
-        if not lives:
-            return False
-        life = self.random.choice(lives)
-        self.grow(life)
-        self.frame(life, some=self.random.random() < 0.5, hold=self.random.random() < 0.1)
-        return True
-
-    def on_duplicate(self) -> bool:
-        lives = self.lives(lambda life: life.last is not None)
-        if not lives:
-            return False
-        life = self.random.choice(lives)
-        assert life.last is not None
-        number, message = life.last
-        life.agent.wire.send_bytes(message)
-        self.model.heard(life.agent.key)  # and nothing else changes
-        return True
-
-    def on_release(self) -> bool:
-        agents = [agent for agent in self.connected() if agent.held]
-        if agents:
-            self.release(self.random.choice(agents))
-        return bool(agents)
-
-    def on_join(self) -> bool:
-        pick = self.random
-        if len(self.lives(lambda life: life.is_live)) >= MOST_LIVES or self.n_contributions() >= MOST_CONTRIBUTIONS:
-            return False
-        agents = self.connected()
-        if not agents:
-            return False
-        agent = pick.choice(agents)
-        source = {"service_name": pick.choice(("chat", "chat", "mail", "")), "job_name": f"job-{pick.randint(0, 5)}"}
-        identity = {"model_name": pick.choice(("tiny", "/models/big")), **self.place(agent), "role": self.role(),
-                    "tenant": pick.choice(("", "red", "blue"))}
-        if pick.random() < 0.1:
-            return self.begin(agent, source, identity, "front-end") is not None
-        source |= {"dp_rank": pick.choice("01"), "stage": pick.choice(("", "0", "1")), "replica": pick.choice(("", "0"))}
-        return self.begin(agent, source, identity) is not None
-
-    def role(self) -> str:
-        return self.random.choice(("prefill", "decode", "decode", "both", "", "encode"))
-
-    def place(self, agent: Agent) -> dict[str, str]:
-        self.n_instances += 1
-        return {"instance_id": f"i-{self.n_instances}", "node": agent.node, "pod_ip": f"10.0.{agent.node[-1]}.{self.random.randint(1, 3)}"}
-
-    def again(self, agent: Agent | None, **changes: str) -> bool:
-        """An engine's next life; what becomes of the one before is left to chance."""
-        lives = self.lives(lambda life: life.is_live and life.is_engine)
-        if not lives or self.n_contributions() >= MOST_CONTRIBUTIONS:
-            return False
-        old = self.random.choice(lives)
-        agent = agent or old.agent
-        source = dict(old.contribution.source)
-        identity = {k: v for k, v in old.contribution.identity.items() if k not in source}
-        if "bounds" not in changes:
-            identity |= self.place(agent) | changes
-        made = self.begin(agent, source, identity)
-        if not made:
-            return False
-        how = self.random.random()
-        if how < 0.45:
-            self.end(old)
-        elif how < 0.8:
-            old.is_live, old.gauges = False, {}
-            self.frame(old)
-        return True  # else the old one lives on beside it
-
-    def on_restart(self) -> bool:
-        return self.again(None)
-
-    def on_rebound(self) -> bool:
-        """The same incarnation under other bucket bounds: an epoch of its own."""
-        return self.again(None, bounds="other")
-
-    def on_move(self) -> bool:
-        agents = self.connected()
-        return bool(agents) and self.again(self.random.choice(agents))
-
-    def on_role(self) -> bool:
-        return self.again(None, role=self.role())
-
-    def on_leave(self) -> bool:
-        lives = self.lives(lambda life: life.is_live)
-        if len(lives) < 6:
-            return False
-        self.end(self.random.choice(lives))
-        return True
-
-    def on_forget(self) -> bool:
-        lives = self.lives(lambda life: life.is_ended)
-        if not lives:
-            return False
-        life = self.random.choice(lives)
-        self.release(life.agent)
-        self.frame(life)  # the final values, which every hub has before it is told to forget
-        life.agent.wire.forget(life.contribution)
-        self.model.heard(life.agent.key)
-        self.model.forget(life.contribution)
-        life.agent.lives.remove(life)
-        return True
-
-    def on_buried(self) -> bool:
-        """What doesn't live any more ends in order, so that it can be forgotten."""
-        lives = self.lives(lambda life: not life.is_live and not life.is_ended)
-        if not lives:
-            return False
-        self.end(self.random.choice(lives))
-        return True
-
-    def on_reconnect(self) -> bool:
-        """A session is lost and the next begins at once; at times it leaves something out for long."""
-        agents = self.connected()
-        if not agents:
-            return False
-        agent = self.random.choice(agents)
-        leave_out = self.random.choice(agent.lives) if agent.lives and self.random.random() < 0.2 else None
-        self.connect(agent, leave_out)
-        return True
-
-    def on_lose(self) -> bool:
-        """An agent falls silent, with or without its connection."""
-        agents = self.connected()
-        if len(agents) < 4:
-            return False
-        agent = self.random.choice(agents)
-        if self.random.random() < 0.5:
-            agent.wire.drop()
-        agent.is_connected = False
-        return True
-
-    def on_return(self) -> bool:
-        agents = [agent for agent in self.agents if not agent.is_connected]
-        if not agents:
-            return False
-        self.connect(self.random.choice(agents))
-        return True
-
-    # What is looked at
-
-    def settle(self) -> None:
-        """Until what the hub shows is certain."""
-        while True:
-            self.tick()
-            for agent in self.connected():
-                self.release(agent)
-            for rivals in self.model.rivals():
-                self.part(rivals)
-            if self.model.is_settled():
-                break
-            self.pause(0.1)
-        for agent in self.connected():
-            agent.wire.settle()
-            self.model.heard(agent.key)
-
-    def part(self, rivals: list[Contribution]) -> None:
-        """Gauges of one source that came at nearly one moment: makes clear which are the youngest."""
-        known = {id(life.contribution): life for life in self.lives(lambda life: life.is_live)}
-        for place, contribution in enumerate(sorted(rivals, key=lambda c: (c.lineage, c.epoch))):
-            life = known.get(id(contribution))
-            if life and life.gauges:
-                self.frame(life, age_s=10.0 * place)
-
-    def check(self) -> None:
-        self.settle()
-        self.n_checks += 1
-        for view in ALL_VIEWS:
-            self.look(view, None)
-        for view in self.random.sample(ALL_VIEWS, 2):
-            self.look(view, self.narrow())
-
-    def narrow(self) -> Narrow:
-        """A query's filters, some of them for what there is none of."""
-        def some(*values: str) -> set[str] | None:
-            return set(self.random.sample(values, self.random.randint(1, 2))) if self.random.random() < 0.4 else None
-
-        return Narrow(role=some("prefill", "decode", "both", "", "nosuch"), model_name=some("tiny", "/models/big", "nosuch"),
-                      service_name=some("chat", "mail", ""), name=some(*sorted(NAMES)))
-
-    def look(self, view: View, narrow: Narrow | None) -> None:
-        status, _, body = self.cluster.hub.get(f"/metrics?type={view.name}{query_of(narrow)}")
-        assert status == 200, body
-        self.model.tick(time.monotonic())
-        lines: Lines = {}
-        up: dict[Labels, float] = {}
-        for name, labels, value in samples(body.decode()):
-            key = name, labels_of(labels)
-            assert key not in lines, f"{view.name}: {key} is there twice"
-            if not name.startswith("statsbus_"):
-                lines[key] = value
-            elif name == "statsbus_source_up":
-                up[labels_of({k: v for k, v in labels.items() if k != "model_name"})] = value
-        self.compare(view, lines, narrow)
-        if view.name == "full" and not narrow:
-            live = {c.source for c in self.model.contributions.values() if c.is_live and c.kind == "engine"}
-            assert {source for source, value in up.items() if value == 1} == live
-
-    def compare(self, view: View, lines: Lines, narrow: Narrow | None) -> None:
-        left = dict(lines)
-        faults = []
-        for row, shown, expected in self.model.scrape(view.name, narrow):
-            present = {key: left.pop(key) for key in expected if key in left}
-            if shown is Shown.YES or (shown is Shown.MAYBE and present):
-                faults += [f"{key}: not there, expected {expected[key]}" for key in expected if key not in present]
-            if shown is Shown.NO:
-                faults += [f"{key}: there, though its row is gone" for key in present]
-            faults += [f"{key} is {value}, expected {expected[key]}" for key, value in present.items()
-                       if not math.isclose(value, expected[key], rel_tol=1e-9, abs_tol=1e-9)]
-            faults += self.fallen(view, row.number, present)
-        faults += [f"{key} is {value}, expected nothing" for key, value in left.items()]
-        assert not faults, "\n".join([f"view {view.name} {narrow or ''} after {self.n_events} events, {len(faults)} faults:", *faults[:12]])
-
-    def fallen(self, view: View, row: int, present: Lines) -> list[str]:
-        before = self.highest.setdefault((view.name, row), {})
-        faults = [f"{key} fell from {before[key]!r} to {value!r}" for key, value in present.items()
-                  if key[0] in CUMULATIVE and value < before.get(key, 0)]
-        before.update(present)
-        return faults
-
-
-def query_of(narrow: Narrow | None) -> str:
-    if not narrow:
-        return ""
-    filters = (("role", narrow.role), ("model_name", narrow.model_name), ("service_name", narrow.service_name), ("name[]", narrow.name))
-    return "".join(f"&{name}={quote(value, safe='')}" for name, values in filters for value in sorted(values or ()))
-
-
-EVENTS = {"step": 60, "duplicate": 6, "release": 5, "join": 6, "restart": 2, "rebound": 1, "move": 2, "role": 2, "leave": 2, "forget": 5,
-          "buried": 3, "reconnect": 1, "lose": 0.25, "return": 0.35}
+    def __exit__(self, *_: object) -> None:
+        self.is_stopping.set()
+        self.join(30)
 
 
 def run(cluster: Cluster, seed: int, n_events: int, check_every: int) -> World:
     world = World(cluster, seed)
-    for agent in world.agents:
-        world.connect(agent)
-    next_check = check_every
-    while world.n_events < n_events:
-        world.event()
-        if world.n_events >= next_check:
-            world.check()
-            next_check = world.n_events + world.random.randint(1, 2 * check_every)
-    world.pause(AGENT_TIMEOUT_S + LINGER_S)
-    world.check()
+    with Watcher(cluster) as watcher:
+        for agent in world.agents:
+            world.connect(agent)
+        next_check = check_every
+        while world.n_events < n_events:
+            world.event()
+            if world.n_events >= next_check:
+                world.check()
+                assert not watcher.faults, watcher.faults
+                next_check = world.n_events + world.random.randint(1, 2 * check_every)
+        world.pause(AGENT_TIMEOUT_S + LINGER_S)
+        world.check()
+    assert not watcher.faults and watcher.n_scrapes > 0, watcher.faults
     return world
 
 
