@@ -49,7 +49,7 @@ class Deployment:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.agents = {node: WireAgent(cluster.hub_endpoint, node.encode().ljust(16), node) for node in ("node-a", "node-b")}
+        self.agents = {node: WireAgent(cluster, node.encode().ljust(16), node) for node in ("node-a", "node-b")}
         self.ranks: dict[tuple[str, str], Contribution] = {}
         for agent in self.agents.values():
             agent.connect()
@@ -286,7 +286,7 @@ def test_sla_histograms_merge_with_quantiles_and_in_full_count_decode_alone(depl
 
 
 def test_role_scopes_can_be_lifted(new_cluster: Callable[..., Cluster]) -> None:
-    with deployed(new_cluster(hub_flags=["--role-scope", "false"])) as deployment:
+    with deployed(new_cluster(hub_flags=["--role-scope=false"])) as deployment:
         deployment.say(TTFT, TTFT_CELLS)
         deployment.settle()
         assert_groups(deployment.cluster, TTFT_GROUPS)
@@ -463,7 +463,7 @@ def test_the_dead_are_not_zeros_in_a_mean(new_cluster: Callable[..., Cluster], h
 def test_what_one_agent_says_wrong_costs_nobody_else(deployment: Deployment) -> None:
     """One bad line of one endpoint voids its whole cycle."""
     deployment.say_all({TOKENS: NUMBERS, KV: [0.5] * 6})
-    bad = WireAgent(deployment.cluster.hub_endpoint, b"bad".ljust(16))
+    bad = WireAgent(deployment.cluster, b"bad".ljust(16))
     for message in (b"\xc1", msgspec.msgpack.encode(["FRAME", 1, 1, 99, 0, True, b"", b"", b"abc", b""]), b""):
         bad.connect()
         bad.send_bytes(message)
@@ -517,7 +517,7 @@ def test_nobody_waits_for_one_that_is_slow(new_cluster: Callable[..., Cluster]) 
     stopped.agent.send(signal.SIGSTOP)
     try:
         with deployed(cluster) as deployment, ExitStack() as stack:
-            mute = WireAgent(cluster.hub_endpoint, b"mute".ljust(16))
+            mute = WireAgent(cluster, b"mute".ljust(16))
             mute.connect()
             for _ in range(4):
                 scraper = stack.enter_context(socket.create_connection(("127.0.0.1", cluster.hub.port or 0)))

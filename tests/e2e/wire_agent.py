@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import zmq
 
+from daemons import Cluster, wait_for
 from model.model import Contribution, Family, Series
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -18,6 +19,18 @@ _decode = msgspec.msgpack.Decoder().decode
 
 class RefusedError(Exception):
     """The hub ended the session."""
+
+
+def settle(cluster: Cluster, agents: Iterable[WireAgent]) -> None:
+    """Until the hub has read what the agents have sent so far: behind it comes a message of a type that it skips and counts."""
+    def skipped() -> float:
+        return cluster.hub.sample("statsbus_hub_skipped_total", "full&name[]=statsbus_hub_skipped_total") or 0
+
+    wanted = skipped()
+    for agent in agents:
+        agent.send("NOTHING")
+        wanted += 1
+    wait_for(lambda: skipped() >= wanted, "the hub reads what was sent", every_s=0.001)
 
 
 def packed(values: dict[int, float]) -> tuple[bytes, bytes]:
@@ -39,9 +52,9 @@ class Session:
 class WireAgent:
     """`described`: families that the hub's catalog doesn't know, which are sent with help, semantic and role scope."""
 
-    def __init__(self, endpoint: str, lineage: bytes, node: str = "node-a", described: Iterable[Family] = ()) -> None:
+    def __init__(self, cluster: Cluster, lineage: bytes, node: str = "node-a", described: Iterable[Family] = ()) -> None:
         assert len(lineage) == 16
-        self.endpoint = endpoint
+        self.cluster = cluster
         self.lineage = lineage
         self.node = node
         self.described = {family.name for family in described}
@@ -58,7 +71,7 @@ class WireAgent:
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         for option, value in ((zmq.LINGER, 0), (zmq.RECONNECT_IVL, -1), (zmq.SNDHWM, 0), (zmq.RCVHWM, 0)):
             self.socket.setsockopt(option, value)
-        self.socket.connect(self.endpoint)
+        self.socket.connect(self.cluster.hub_endpoint)
         self.send("HELLO", 1, self.node, self.lineage, self.generation, "test")
         return self.receive("WELCOME", limit_s)
 
@@ -87,7 +100,7 @@ class WireAgent:
 
     def settle(self) -> None:
         """Until the hub has applied everything sent so far."""
-        self.send("FRAME")
+        settle(self.cluster, [self])
         while self.session.acked < self.session.number:
             self.receive("ACK")
 
