@@ -419,6 +419,23 @@ def test_what_was_forgotten_stays_in_rows_that_stay(new_cluster: Callable[..., C
     assert tokens(cluster, "node") in (10, 40)
 
 
+def test_a_row_that_comes_back_has_all_of_its_counters_or_is_a_new_one(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
+    """The last member of a row that isn't shown any more is forgotten; what another one left there must not be all that is left."""
+    cluster = new_cluster(hub_flags=LINGER)
+    player = Player(cluster)
+    players.append(player)
+    first, last = player.join("a"), player.join("b")
+    player.end(first)
+    player.forget(first)
+    player.end(last)
+    gone(cluster, player, view="node")
+    player.forget(last)
+    player.join("c")
+    for view in ("node", "pod", "replica"):
+        assert tokens(cluster, view) in (10, 30), view
+    assert tokens(cluster, "full") == 30
+
+
 def test_sums_do_not_fall_whatever_the_order_of_adding(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
     """Numbers that are not whole, folded and forgotten one by one in an order of their own."""
     cluster = new_cluster(hub_flags=LINGER)

@@ -172,6 +172,7 @@ class Row:
     retired: list[tuple[dict[str, str], dict[Series, list[float]]]] = field(default_factory=list)  # identity and cells
     live_from: float = -math.inf  # a member was last known to live between these two
     live_until: float = -math.inf
+    emptied: float = -math.inf  # when the last member was forgotten
 
     @property
     def is_live(self) -> bool:
@@ -246,6 +247,7 @@ class Model:
             if contribution.is_live:
                 row.live_from = row.live_until = self.now
             row.retired.append((contribution.identity, contribution.cells))
+            row.emptied = self.now
         del self.contributions[contribution.lineage, contribution.epoch]
 
     def tick(self, now: float) -> None:
@@ -260,7 +262,7 @@ class Model:
             for labels, row in list(rows.items()):
                 if any(each.is_live and now < self._dies_at(each) - EARLY for each in row.members):
                     row.live_from = row.live_until = now
-                elif not row.members and not view.keep and self._shown(view, row) is Shown.NO:
+                elif not row.members and not view.keep and self._shown(view, row) is Shown.NO and now > row.emptied + LATE:
                     del rows[labels]
 
     # What is so
