@@ -222,8 +222,8 @@ def test_the_agent_takes_a_catalog_of_ones_own(new_cluster: Callable[..., Cluste
     (tmp_path / "mine.yaml").write_text("""\
 version: 1
 families:
-  e:deepest: {type: gauge, semantic: occupancy_metric, help: Deepest, from: step.scheduler_stats.num_running_reqs}
-  vllm:generation_tokens_total: {type: counter, semantic: counter, help: Twice as many, from: step.iteration_stats.num_generation_tokens + step.iteration_stats.num_generation_tokens}
+  e:deepest: {type: gauge, semantic: occupancy_metric, help: Deepest, from: s.num_running_reqs}
+  vllm:generation_tokens_total: {type: counter, semantic: counter, help: Twice as many, from: it.num_generation_tokens + it.num_generation_tokens}
 """)
     cluster = new_cluster(hub_flags=["--catalog", str(tmp_path)])
     node = cluster.add_node(flags=["--catalog", str(tmp_path)])

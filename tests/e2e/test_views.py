@@ -333,7 +333,7 @@ def test_a_catalog_of_ones_own_adds_and_replaces(new_cluster: Callable[..., Clus
     ("derived:\n  vllm:num_requests_running: {max: vllm:kv_cache_usage_perc, help: x}", "vllm:num_requests_running"),
     ("derived:\n  vllm:time_to_first_token_seconds_p50: {max: vllm:kv_cache_usage_perc, help: x}", "vllm:time_to_first_token_seconds_p50"),
     ("derived:\n  e:m: {max: vllm:kv_cache_usage_perc, sum: 1, help: x}", "sum"),
-    ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [0.5, 0.50]}", "0.5"),
+    ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [0.5, 0.50]}", "_p50"),
     ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [1.5]}", "1.5"),
     ("families:\n  e:h: {type: histogram, semantic: sla_metric, help: x, buckets: request_latency, quantiles: [0]}", "0"),
     ("families:\n  e:g: {type: gauge, semantic: state_gauge, help: x, quantiles: [0.5]}", "quantiles"),

@@ -391,7 +391,8 @@ class World:
         if not agents:
             return False
         agent = self.random.choice(agents)
-        leave_out = self.random.choice(agent.lives) if agent.lives and self.random.random() < 0.2 else None
+        lives = self.lives(lambda life: life.agent is agent)
+        leave_out = self.random.choice(lives) if lives and self.random.random() < 0.2 else None
         self.connect(agent, leave_out)
         return True
 
@@ -439,7 +440,6 @@ class World:
                 self.frame(life, age_s=10.0 * place)
 
     def check(self) -> None:
-        self.settle()
         self.n_checks += 1
         for view in ALL_VIEWS:
             self.look(view, None)
@@ -455,9 +455,13 @@ class World:
                       service_name=some("chat", "mail", ""), name=some(*sorted(NAMES)))
 
     def look(self, view: View, narrow: Narrow | None) -> None:
-        status, _, body = self.cluster.hub.get(f"/metrics?type={view.name}{query_of(narrow)}")
-        assert status == 200, body
-        self.model.tick(time.monotonic())
+        while True:
+            self.settle()
+            status, _, body = self.cluster.hub.get(f"/metrics?type={view.name}{query_of(narrow)}")
+            assert status == 200, body
+            self.model.tick(time.monotonic())
+            if self.model.is_settled():
+                break
         lines: Lines = {}
         up: dict[Labels, float] = {}
         for name, labels, value in samples(body.decode()):
