@@ -113,7 +113,7 @@ static enum sb_rc load_state(struct agent *self, struct agent_state *state, bool
 
 enum sb_rc agent_open_state(struct agent *self, struct sb_err *err)
 {
-    self->catalog = sb_catalog_new(sb_catalog_embedded, sb_catalog_embedded_count, err);
+    self->catalog = sb_catalog_load(self->settings->catalog, err);
     if (!self->catalog)
         return err->rc;
     self->labelsets = sb_labelsets_new();

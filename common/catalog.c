@@ -80,6 +80,7 @@ void sb_catalog_destroy(struct sb_catalog **self_p)
     free(draft->features);
     free(draft->bucket_sets);
     free(draft->roots);
+    free(draft->derived);
     sb_arena_release(&draft->arena);
     free(draft);
 }

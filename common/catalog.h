@@ -59,8 +59,28 @@ struct sb_family {
     size_t n_values;
     const struct sb_feed *feeds; /* none: fed by observations alone */
     size_t n_feeds;
+    const double *quantiles; /* that are derived from a histogram, and its mean with them; none: neither */
+    size_t n_quantiles;
     const char *file; /* where it is written, for messages */
     size_t line;
+    unsigned layer; /* of that file */
+};
+
+/* A gauge that is computed from what a row has of other families. */
+enum sb_derived_kind {
+    SB_DERIVED_MAX,  /* the largest value of a gauge over the row's live sources */
+    SB_DERIVED_RATIO /* of two counters of the row, clamped to 0 to 1 */
+};
+
+struct sb_derived {
+    const char *name;
+    const char *help;
+    enum sb_derived_kind kind;
+    const char *of; /* the gauge, or the numerator */
+    const char *by; /* the denominator, or NULL */
+    const char *file;
+    size_t line;
+    unsigned layer;
 };
 
 struct sb_feature {
@@ -68,16 +88,19 @@ struct sb_feature {
     const char *path;      /* into the hello's config */
     const char *const *in; /* n_in texts, one of which the value must equal; none: it must be true */
     size_t n_in;
+    unsigned layer;
 };
 
 struct sb_bucket_set {
     const char *name;
     struct sb_bounds *bounds;
+    unsigned layer;
 };
 
 struct sb_root {
     const char *name; /* the short name that paths start with */
     const char *path; /* record type, then keys: "step.scheduler_stats" */
+    unsigned layer;
 };
 
 struct sb_catalog {
@@ -89,17 +112,23 @@ struct sb_catalog {
     size_t n_bucket_sets;
     const struct sb_root *roots;
     size_t n_roots;
+    const struct sb_derived *derived;
+    size_t n_derived;
 };
 
 struct sb_catalog_file {
     const char *name; /* for messages */
     const char *text;
     size_t len;
+    unsigned layer; /* what it has replaces what files of lower layers have under the same name */
 };
 
 /* The files of schemas/catalog, embedded at build time, in name order. */
 extern const struct sb_catalog_file sb_catalog_embedded[];
 extern const size_t sb_catalog_embedded_count;
+/* schemas/views.yaml, embedded likewise: for hub/view_specs.h. */
+extern const struct sb_catalog_file sb_views_embedded[];
+extern const size_t sb_views_embedded_count;
 
 /*
  * Reads and checks the files, in order, as one catalog: every family's feeds, references and names.
@@ -107,6 +136,17 @@ extern const size_t sb_catalog_embedded_count;
  */
 struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n, struct sb_err *err) SB_CHECK;
 void sb_catalog_destroy(struct sb_catalog **self_p);
+
+/* The embedded files, then (dir not NULL or "") those of a folder that end in .yaml, in name order, one layer higher.
+ */
+struct sb_catalog *sb_catalog_load(const char *dir, struct sb_err *err) SB_CHECK;
+
+/* The quantiles of a histogram that says nothing, by its semantic: *n of them, none for most. */
+const double *sb_semantic_quantiles(enum sb_semantic semantic, size_t *n);
+
+/* The names of what is derived from a histogram: "x" and 0.999 give "x_p99_9". out: SB_EXPO_NAME_MAX bytes. */
+void sb_quantile_name(char *out, const char *family, double quantile);
+void sb_mean_name(char *out, const char *family);
 
 /* By exposed name; NULL when there is none. */
 const struct sb_family *sb_catalog_family(const struct sb_catalog *self, const char *name, size_t len);

@@ -3,21 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/yaml_node.h"
+typedef enum sb_rc (*item_reader)(struct sb_catalog_reader *self, const char *name, yaml_node_t *node,
+                                  struct sb_err *err);
 
-/* What every reader of a part gets. */
-struct context {
-    struct sb_catalog_draft *draft;
-    struct sb_arena *arena;
-    struct sb_yaml yaml;
-};
-
-typedef enum sb_rc (*item_reader)(struct context *self, const char *name, yaml_node_t *node, struct sb_err *err);
-
-/* Room for one item more at the end of *array. */
-static enum sb_rc grow(void *array_p, size_t n, size_t size, struct sb_err *err)
+enum sb_rc sb_catalog_place(void *array_p, size_t n, size_t size, size_t known, size_t *at, struct sb_err *err)
 {
     void **array = array_p;
+    *at = known < n ? known : n;
+    if (known < n)
+        return SB_OK;
     if (n == SB_CATALOG_ITEMS_MAX)
         return sb_fail(err, SB_FULL, "the catalog has over %d items of a kind", SB_CATALOG_ITEMS_MAX);
     if (n & (n - 1)) /* grows at powers of two */
@@ -29,34 +23,39 @@ static enum sb_rc grow(void *array_p, size_t n, size_t size, struct sb_err *err)
     return SB_OK;
 }
 
-static enum sb_rc read_root(struct context *self, const char *name, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc read_root(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
     const char *path = sb_yaml_text(node);
     if (!path || !*path)
         return sb_yaml_fail(&self->yaml, node, err, "root '%s' must be a path", name);
     struct sb_catalog *catalog = &self->draft->catalog;
-    for (size_t i = 0; i < catalog->n_roots; i++) {
-        if (strcmp(catalog->roots[i].name, name) != 0)
-            continue;
-        if (strcmp(catalog->roots[i].path, path) == 0)
-            return SB_OK; /* files may share a root */
-        return sb_yaml_fail(&self->yaml, node, err, "root '%s' is '%s' elsewhere", name, catalog->roots[i].path);
-    }
-    enum sb_rc rc = grow(&self->draft->roots, catalog->n_roots, sizeof *self->draft->roots, err);
+    size_t known = 0;
+    while (known < catalog->n_roots && strcmp(catalog->roots[known].name, name) != 0)
+        known++;
+    if (known < catalog->n_roots && strcmp(catalog->roots[known].path, path) == 0)
+        return SB_OK; /* files may share a root */
+    if (known < catalog->n_roots && catalog->roots[known].layer == self->layer)
+        return sb_yaml_fail(&self->yaml, node, err, "root '%s' is '%s' elsewhere", name, catalog->roots[known].path);
+    size_t at;
+    enum sb_rc rc =
+        sb_catalog_place(&self->draft->roots, catalog->n_roots, sizeof *self->draft->roots, known, &at, err);
     if (rc != SB_OK)
         return rc;
-    struct sb_root root = {.name = name, .path = sb_arena_text(self->arena, path, strlen(path))};
+    struct sb_root root = {.name = name, .path = sb_arena_text(self->arena, path, strlen(path)), .layer = self->layer};
     if (!root.path)
         return sb_fail(err, SB_NOMEM, "root '%s'", name);
-    self->draft->roots[catalog->n_roots++] = root;
+    self->draft->roots[at] = root;
+    catalog->n_roots += at == catalog->n_roots;
     catalog->roots = self->draft->roots;
     return SB_OK;
 }
 
-static enum sb_rc read_bucket_set(struct context *self, const char *name, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc read_bucket_set(struct sb_catalog_reader *self, const char *name, yaml_node_t *node,
+                                  struct sb_err *err)
 {
     struct sb_catalog *catalog = &self->draft->catalog;
-    if (sb_catalog_bucket_set(catalog, name))
+    const struct sb_bucket_set *known = sb_catalog_bucket_set(catalog, name);
+    if (known && known->layer == self->layer)
         return sb_yaml_fail(&self->yaml, node, err, "bucket set '%s' is there already", name);
     double upper[SB_BOUNDS_MAX];
     size_t n = sb_yaml_count(node);
@@ -69,25 +68,33 @@ static enum sb_rc read_bucket_set(struct context *self, const char *name, yaml_n
         if (rc != SB_OK)
             return rc;
     }
-    enum sb_rc rc = grow(&self->draft->bucket_sets, catalog->n_bucket_sets, sizeof *self->draft->bucket_sets, err);
+    size_t at;
+    enum sb_rc rc =
+        sb_catalog_place(&self->draft->bucket_sets, catalog->n_bucket_sets, sizeof *self->draft->bucket_sets,
+                         known ? (size_t) (known - catalog->bucket_sets) : SIZE_MAX, &at, err);
     if (rc != SB_OK)
         return rc;
     struct sb_err reason;
     struct sb_bounds *bounds = sb_bounds_new(upper, n, &reason);
     if (!bounds)
         return sb_yaml_fail(&self->yaml, node, err, "bucket set '%s': %s", name, reason.text);
-    self->draft->bucket_sets[catalog->n_bucket_sets++] = (struct sb_bucket_set){.name = name, .bounds = bounds};
+    if (known)
+        sb_bounds_destroy(&self->draft->bucket_sets[at].bounds);
+    self->draft->bucket_sets[at] = (struct sb_bucket_set){.name = name, .bounds = bounds, .layer = self->layer};
+    catalog->n_bucket_sets += at == catalog->n_bucket_sets;
     catalog->bucket_sets = self->draft->bucket_sets;
     return SB_OK;
 }
 
-static enum sb_rc read_feature(struct context *self, const char *name, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc read_feature(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
     static const char *const keys[] = {"path", "in", NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
-    struct sb_feature feature = {.name = name};
+    struct sb_feature feature = {.name = name, .layer = self->layer};
+    const struct sb_feature *known = sb_catalog_feature(catalog, name);
+    size_t at = 0;
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, name, err);
-    if (rc == SB_OK && sb_catalog_feature(catalog, name))
+    if (rc == SB_OK && known && known->layer == self->layer)
         rc = sb_yaml_fail(&self->yaml, node, err, "feature '%s' is there already", name);
     if (rc == SB_OK)
         rc = sb_yaml_string(&self->yaml, node, "path", true, self->arena, &feature.path, err);
@@ -95,17 +102,19 @@ static enum sb_rc read_feature(struct context *self, const char *name, yaml_node
     if (in)
         rc = sb_yaml_strings(&self->yaml, in, self->arena, &feature.in, &feature.n_in, err);
     if (rc == SB_OK)
-        rc = grow(&self->draft->features, catalog->n_features, sizeof *self->draft->features, err);
+        rc = sb_catalog_place(&self->draft->features, catalog->n_features, sizeof *self->draft->features,
+                              known ? (size_t) (known - catalog->features) : SIZE_MAX, &at, err);
     if (rc != SB_OK)
         return rc;
-    self->draft->features[catalog->n_features++] = feature;
+    self->draft->features[at] = feature;
+    catalog->n_features += at == catalog->n_features;
     catalog->features = self->draft->features;
     return SB_OK;
 }
 
 /* values: {label: [a, b]} or {label: {count: path}}; initial: {a: 1} for a gauge's one label. */
-static enum sb_rc read_one_values(struct context *self, yaml_node_t *node, yaml_node_t *initial, struct sb_values *out,
-                                  struct sb_err *err)
+static enum sb_rc read_one_values(struct sb_catalog_reader *self, yaml_node_t *node, yaml_node_t *initial,
+                                  struct sb_values *out, struct sb_err *err)
 {
     if (node->type == YAML_MAPPING_NODE)
         return sb_yaml_string(&self->yaml, node, "count", true, self->arena, &out->count_from, err);
@@ -129,7 +138,8 @@ static enum sb_rc read_one_values(struct context *self, yaml_node_t *node, yaml_
     return rc;
 }
 
-static enum sb_rc read_values(struct context *self, yaml_node_t *node, struct sb_family *family, struct sb_err *err)
+static enum sb_rc read_values(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                              struct sb_err *err)
 {
     yaml_node_t *map = sb_yaml_get(&self->yaml, node, "values");
     yaml_node_t *initial = sb_yaml_get(&self->yaml, node, "initial");
@@ -162,7 +172,7 @@ static enum sb_rc read_values(struct context *self, yaml_node_t *node, struct sb
 }
 
 /* {name: text, ...} as pairs of borrowed texts. */
-static enum sb_rc read_pairs(struct context *self, yaml_node_t *map, struct sb_feed_pair *out, size_t *n,
+static enum sb_rc read_pairs(struct sb_catalog_reader *self, yaml_node_t *map, struct sb_feed_pair *out, size_t *n,
                              struct sb_err *err)
 {
     *n = sb_yaml_count(map);
@@ -180,7 +190,8 @@ static enum sb_rc read_pairs(struct context *self, yaml_node_t *map, struct sb_f
 }
 
 /* Every path of a feed without `each` starts at a root; with it, the element does. */
-static enum sb_rc check_roots(struct context *self, yaml_node_t *node, const struct sb_feed *feed, struct sb_err *err)
+static enum sb_rc check_roots(struct sb_catalog_reader *self, yaml_node_t *node, const struct sb_feed *feed,
+                              struct sb_err *err)
 {
     const struct sb_catalog *catalog = &self->draft->catalog;
     const struct sb_path *paths[SB_FEED_OPS_MAX * SB_FEED_PATHS_MAX + SB_FEED_LABELS_MAX + 1];
@@ -215,8 +226,8 @@ struct feeds {
     struct sb_feed at[FEEDS_MAX];
 };
 
-static enum sb_rc add_feed(struct context *self, yaml_node_t *node, const struct sb_feed_text *text, unsigned group,
-                           struct feeds *out, struct sb_err *err)
+static enum sb_rc add_feed(struct sb_catalog_reader *self, yaml_node_t *node, const struct sb_feed_text *text,
+                           unsigned group, struct feeds *out, struct sb_err *err)
 {
     if (out->n == FEEDS_MAX)
         return sb_yaml_fail(&self->yaml, node, err, "a family has over %d feeds", FEEDS_MAX);
@@ -229,7 +240,8 @@ static enum sb_rc add_feed(struct context *self, yaml_node_t *node, const struct
 }
 
 /* "a[] | b[]": one feed each, of one group. */
-static enum sb_rc read_alternatives(struct context *self, yaml_node_t *node, struct feeds *out, struct sb_err *err)
+static enum sb_rc read_alternatives(struct sb_catalog_reader *self, yaml_node_t *node, struct feeds *out,
+                                    struct sb_err *err)
 {
     const char *text = sb_yaml_text(node);
     bool is_group = strpbrk(text, "[{") && strchr(text, '|');
@@ -252,7 +264,7 @@ static enum sb_rc read_alternatives(struct context *self, yaml_node_t *node, str
     return SB_OK;
 }
 
-static enum sb_rc read_feed(struct context *self, yaml_node_t *node, struct feeds *out, struct sb_err *err)
+static enum sb_rc read_feed(struct sb_catalog_reader *self, yaml_node_t *node, struct feeds *out, struct sb_err *err)
 {
     static const char *const keys[] = {"each", "value", "labels", "is", "nonzero", NULL};
     if (sb_yaml_text(node))
@@ -278,7 +290,8 @@ static enum sb_rc read_feed(struct context *self, yaml_node_t *node, struct feed
     return add_feed(self, node, &text, 0, out, err);
 }
 
-static enum sb_rc read_feeds(struct context *self, yaml_node_t *node, struct sb_family *family, struct sb_err *err)
+static enum sb_rc read_feeds(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                             struct sb_err *err)
 {
     yaml_node_t *from = sb_yaml_get(&self->yaml, node, "from");
     struct feeds *feeds = from ? sb_arena_get(self->arena, sizeof *feeds) : NULL;
@@ -299,7 +312,8 @@ static enum sb_rc read_feeds(struct context *self, yaml_node_t *node, struct sb_
     return rc;
 }
 
-static enum sb_rc read_type(struct context *self, yaml_node_t *node, struct sb_family *family, struct sb_err *err)
+static enum sb_rc read_type(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                            struct sb_err *err)
 {
     const char *text = sb_yaml_text(sb_yaml_get(&self->yaml, node, "type"));
     for (int type = 0; text && type < SB_TYPE_COUNT; type++) {
@@ -315,7 +329,8 @@ static enum sb_rc read_type(struct context *self, yaml_node_t *node, struct sb_f
     return sb_yaml_fail(&self->yaml, node, err, "'%s' needs a type: counter, gauge or histogram", family->name);
 }
 
-static enum sb_rc read_semantic(struct context *self, yaml_node_t *node, struct sb_family *family, struct sb_err *err)
+static enum sb_rc read_semantic(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                                struct sb_err *err)
 {
     yaml_node_t *semantic = sb_yaml_get(&self->yaml, node, "semantic");
     const char *text = sb_yaml_text(semantic);
@@ -333,7 +348,8 @@ static enum sb_rc read_semantic(struct context *self, yaml_node_t *node, struct 
     return SB_OK;
 }
 
-static enum sb_rc read_role_scope(struct context *self, yaml_node_t *node, struct sb_family *family, struct sb_err *err)
+static enum sb_rc read_role_scope(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                                  struct sb_err *err)
 {
     yaml_node_t *scope = sb_yaml_get(&self->yaml, node, "role_scope");
     const char *const *roles = NULL;
@@ -349,11 +365,11 @@ static enum sb_rc read_role_scope(struct context *self, yaml_node_t *node, struc
     return SB_OK;
 }
 
-static enum sb_rc check_family(struct context *self, yaml_node_t *node, const struct sb_family *family,
+static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node, const struct sb_family *family,
                                const char *scope, struct sb_err *err)
 {
     const struct sb_family *other = sb_catalog_family(&self->draft->catalog, family->name, strlen(family->name));
-    if (other)
+    if (other && other->layer == self->layer)
         return sb_yaml_fail(&self->yaml, node, err, "'%s' is there already (%s:%zu)", family->name, other->file,
                             other->line);
     if (!sb_metric_name_is_valid(family->name, strlen(family->name)))
@@ -368,12 +384,12 @@ static enum sb_rc check_family(struct context *self, yaml_node_t *node, const st
     return SB_OK;
 }
 
-static enum sb_rc read_family(struct context *self, const char *name, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
-    static const char *const keys[] = {"type", "semantic", "help",  "unit", "if",         "buckets", "values",
-                                       "from", "initial",  "scope", "info", "role_scope", NULL};
+    static const char *const keys[] = {"type", "semantic", "help",  "unit", "if",         "buckets",   "values",
+                                       "from", "initial",  "scope", "info", "role_scope", "quantiles", NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
-    struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node)};
+    struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     const struct {
         const char *key;
         bool is_needed;
@@ -396,21 +412,27 @@ static enum sb_rc read_family(struct context *self, const char *name, yaml_node_
     if (rc == SB_OK)
         rc = read_role_scope(self, node, &family, err);
     if (rc == SB_OK)
+        rc = sb_catalog_read_quantiles(self, node, &family, err);
+    if (rc == SB_OK)
         rc = read_values(self, node, &family, err);
     if (rc == SB_OK)
         rc = read_feeds(self, node, &family, err);
     if (rc == SB_OK)
         rc = check_family(self, node, &family, scope, err);
+    const struct sb_family *known = sb_catalog_family(catalog, name, strlen(name));
+    size_t at = 0;
     if (rc == SB_OK)
-        rc = grow(&self->draft->families, catalog->n_families, sizeof *self->draft->families, err);
+        rc = sb_catalog_place(&self->draft->families, catalog->n_families, sizeof *self->draft->families,
+                              known ? (size_t) (known - catalog->families) : SIZE_MAX, &at, err);
     if (rc != SB_OK)
         return rc;
-    self->draft->families[catalog->n_families++] = family;
+    self->draft->families[at] = family;
+    catalog->n_families += at == catalog->n_families;
     catalog->families = self->draft->families;
     return SB_OK;
 }
 
-static enum sb_rc read_items(struct context *self, const char *part, item_reader read, struct sb_err *err)
+static enum sb_rc read_items(struct sb_catalog_reader *self, const char *part, item_reader read, struct sb_err *err)
 {
     yaml_node_t *map = sb_yaml_get(&self->yaml, self->yaml.root, part);
     if (!map)
@@ -432,14 +454,16 @@ static enum sb_rc read_items(struct context *self, const char *part, item_reader
     return SB_OK;
 }
 
-static enum sb_rc read_document(struct context *self, struct sb_err *err)
+static enum sb_rc read_document(struct sb_catalog_reader *self, struct sb_err *err)
 {
-    static const char *const keys[] = {"version", "roots", "bucket_sets", "features", "families", NULL};
+    static const char *const keys[] = {"version", "roots", "bucket_sets", "features", "families", "derived", NULL};
     static const struct {
         const char *part;
         item_reader read;
     } parts[] = {
-        {"roots", read_root}, {"bucket_sets", read_bucket_set}, {"features", read_feature}, {"families", read_family}};
+        {"roots", read_root},      {"bucket_sets", read_bucket_set},     {"features", read_feature},
+        {"families", read_family}, {"derived", sb_catalog_read_derived},
+    };
 
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, self->yaml.root, keys, "a catalog file", err);
     if (rc != SB_OK)
@@ -454,7 +478,7 @@ static enum sb_rc read_document(struct context *self, struct sb_err *err)
 
 enum sb_rc sb_catalog_read(struct sb_catalog_draft *draft, const struct sb_catalog_file *file, struct sb_err *err)
 {
-    struct context self = {.draft = draft, .arena = &draft->arena};
+    struct sb_catalog_reader self = {.draft = draft, .arena = &draft->arena, .layer = file->layer};
     const char *name = sb_arena_text(&draft->arena, file->name, strlen(file->name));
     if (!name)
         return sb_fail(err, SB_NOMEM, "catalog file '%s'", file->name);
@@ -464,42 +488,4 @@ enum sb_rc sb_catalog_read(struct sb_catalog_draft *draft, const struct sb_catal
     rc = read_document(&self, err);
     sb_yaml_release(&self.yaml);
     return rc;
-}
-
-static enum sb_rc check_references(const struct sb_catalog *catalog, const struct sb_family *family, struct sb_err *err)
-{
-    if (family->feature && !sb_catalog_feature(catalog, family->feature))
-        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': there is no feature '%s'", family->file, family->line,
-                       family->name, family->feature);
-    if (family->bucket_set && !sb_catalog_bucket_set(catalog, family->bucket_set))
-        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': there is no bucket set '%s'", family->file, family->line,
-                       family->name, family->bucket_set);
-    return SB_OK;
-}
-
-/* Two families whose sample names would be mixed up by every parser. */
-static enum sb_rc check_clash(const struct sb_family *one, const struct sb_family *other, struct sb_err *err)
-{
-    char mine[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX], theirs[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX];
-    size_t n_mine = sb_expo_claims(one->name, one->type, mine);
-    size_t n_theirs = sb_expo_claims(other->name, other->type, theirs);
-    for (size_t i = 0; i < n_mine; i++)
-        for (size_t j = 0; j < n_theirs; j++)
-            if (strcmp(mine[i], theirs[j]) == 0)
-                return sb_fail(err, SB_FORMAT, "%s:%zu: '%s' clashes with '%s' (%s:%zu): both have '%s'", one->file,
-                               one->line, one->name, other->name, other->file, other->line, mine[i]);
-    return SB_OK;
-}
-
-enum sb_rc sb_catalog_check(struct sb_catalog_draft *draft, struct sb_err *err)
-{
-    const struct sb_catalog *catalog = &draft->catalog;
-    for (size_t i = 0; i < catalog->n_families; i++) {
-        enum sb_rc rc = check_references(catalog, &catalog->families[i], err);
-        for (size_t j = 0; rc == SB_OK && j < i; j++)
-            rc = check_clash(&catalog->families[i], &catalog->families[j], err);
-        if (rc != SB_OK)
-            return rc;
-    }
-    return SB_OK;
 }

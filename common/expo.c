@@ -1,6 +1,7 @@
 #include "expo.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -188,6 +189,26 @@ void sb_expo_histogram(const struct sb_expo *self, const char *name, const struc
         at = put_line(at, name, name_len, "_sum", labels, sum);
         at = put_line(at, name, name_len, "_count", labels, cumulative);
     }
+    self->out->len += (size_t) (at - start);
+}
+
+void sb_expo_histogram_totals(const struct sb_expo *self, const char *name, const struct sb_expo_labels *labels,
+                              double count, double sum)
+{
+    static const double upper[] = {INFINITY};
+    static const char *const le[] = {"+Inf"};
+    static const uint8_t le_len[] = {4};
+    static const struct sb_bounds none = {.n = 0, .upper = upper, .le = le, .le_len = le_len};
+    if (self->format == SB_EXPO_OPENMETRICS) {
+        sb_expo_histogram(self, name, labels, &none, &count, sum);
+        return;
+    }
+    const size_t name_len = strlen(name);
+    char *start = (char *) sb_buf_reserve(self->out, 2 * (name_len + labels_size(labels) + LINE_REST));
+    if (!start)
+        return;
+    char *at = put_line(start, name, name_len, "_sum", labels, sum);
+    at = put_line(at, name, name_len, "_count", labels, count);
     self->out->len += (size_t) (at - start);
 }
 

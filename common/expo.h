@@ -47,6 +47,10 @@ void sb_expo_value(const struct sb_expo *self, const char *name, const struct sb
 void sb_expo_histogram(const struct sb_expo *self, const char *name, const struct sb_expo_labels *labels,
                        const struct sb_bounds *bounds, const double *buckets, double sum);
 
+/* Its _sum and _count alone (in OpenMetrics also the +Inf bucket, without which parsers refuse a histogram). */
+void sb_expo_histogram_totals(const struct sb_expo *self, const char *name, const struct sb_expo_labels *labels,
+                              double count, double sum);
+
 /* The end of a scrape (# EOF in OpenMetrics). */
 void sb_expo_end(const struct sb_expo *self);
 

@@ -30,6 +30,7 @@ struct family_element {
     uint64_t id;
     struct hub_family_def def;
     double bounds[SB_BOUNDS_MAX];
+    struct sb_slice roles[SB_ROLES_MAX];
 };
 
 struct series_element {
@@ -99,6 +100,26 @@ static bool read_type(struct sb_mp *at, enum sb_type *out)
     return false;
 }
 
+/* nil, or an array of str. */
+static enum hub_refusal read_roles(struct sb_mp *at, struct family_element *out)
+{
+    uint32_t n;
+    out->def.role_scope = out->roles;
+    out->def.n_role_scope = 0;
+    if (sb_mp_nil(at))
+        return HUB_OK;
+    if (!sb_mp_array(at, &n))
+        return HUB_REFUSAL_type;
+    if (n > SB_ROLES_MAX)
+        return HUB_REFUSAL_limit;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!sb_mp_str(at, &out->roles[i]))
+            return HUB_REFUSAL_type;
+    }
+    out->def.n_role_scope = n;
+    return HUB_OK;
+}
+
 static enum hub_refusal read_family(struct hub_session *self, struct sb_mp *at, struct family_element *out)
 {
     enum { ELEMENTS = 8 };
@@ -111,9 +132,10 @@ static enum hub_refusal read_family(struct hub_session *self, struct sb_mp *at, 
         return refusal;
     if (!read_text(at, &out->def.help) || !read_text(at, &out->def.semantic))
         return HUB_REFUSAL_type;
-    if (sb_mp_peek(at) != SB_MP_NIL && sb_mp_peek(at) != SB_MP_ARRAY)
+    struct sb_mp roles = *at;
+    if (!skip_last(self, at, n, ELEMENTS))
         return HUB_REFUSAL_type;
-    return skip_last(self, at, n, ELEMENTS) ? HUB_OK : HUB_REFUSAL_type;
+    return read_roles(&roles, out);
 }
 
 static enum hub_refusal check_family(struct hub_session *self, struct sb_mp *at)

@@ -369,15 +369,13 @@ static void apply_snapshot(struct hub_session *self, struct hub_contribution *co
     int64_t age_ms = frame->age_ms < INT32_MAX ? (int64_t) frame->age_ms : INT32_MAX;
     if (!frame->is_live) {
         contribution->session = self->serial;
-        hub_contribution_bury(contribution, contribution->is_ended);
+        hub_contribution_bury(self->store, contribution, contribution->is_ended);
         return;
     }
     apply_gauges(self, contribution, &frame->gauges);
     contribution->session = self->serial;
     contribution->snapshot_ms = now_ms - age_ms;
-    contribution->is_live = true;
-    contribution->is_ended = false;
-    hub_source_choose(contribution->source);
+    hub_contribution_revive(self->store, contribution);
 }
 
 /* *has_room false: values of the frame have no place, nor can one be made. */

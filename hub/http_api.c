@@ -17,13 +17,13 @@ static double cpu_s(void)
     return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
 }
 
-static void put_own(void *arg, const struct sb_expo *expo)
+static void put_own(void *arg, const struct sb_expo *expo, const struct hub_query *query)
 {
     struct hub_api *api = arg;
     struct hub_own own = {.store = api->store, .scrapes_open = api->scrapes_open, .render_s = api->render_s};
     memcpy(own.scrapes, api->scrapes, sizeof own.scrapes);
     api->fill(api->fill_arg, &own);
-    hub_own_render(&own, expo);
+    hub_own_render(&own, expo, query);
 }
 
 static bool next_piece(void *state, struct sb_buf *out)
@@ -59,42 +59,77 @@ static void refuse_view(const struct hub_api *api, struct sb_http_response *resp
     sb_buf_put_byte(response->body, '\n');
 }
 
+/* The parameters of a scrape; each may come several times but `type`. */
+static const struct parameter {
+    const char *name;
+    enum hub_narrow narrow; /* HUB_NARROW_COUNT: families */
+} parameters[] = {
+    {"role", HUB_NARROW_role},
+    {"model_name", HUB_NARROW_model_name},
+    {"service_name", HUB_NARROW_service_name},
+    {"name[]", HUB_NARROW_COUNT},
+};
+
+static const struct parameter *find_parameter(const char *name)
+{
+    for (size_t i = 0; i < SB_COUNT(parameters); i++) {
+        if (strcmp(parameters[i].name, name) == 0)
+            return &parameters[i];
+    }
+    return NULL;
+}
+
+static void refuse_parameter(struct sb_http_response *response, const char *name, const char *reason)
+{
+    response->status = 400;
+    sb_buf_printf(response->body, "parameter '%.100s' is %s; there are: type", name, reason);
+    for (size_t i = 0; i < SB_COUNT(parameters); i++)
+        sb_buf_printf(response->body, ", %s", parameters[i].name);
+    sb_buf_put_byte(response->body, '\n');
+}
+
+/* Reads the parameters beside `type`. False: the answer is written. */
+static bool read_narrowing(struct hub_api *api, const struct sb_http_request *request, struct hub_query *query,
+                           struct sb_http_response *response)
+{
+    bool has_type = false;
+    for (size_t i = 0; i < request->n_query; i++) {
+        const struct sb_http_query *asked = &request->query[i];
+        bool is_type = strcmp(asked->name, "type") == 0;
+        const struct parameter *parameter = find_parameter(asked->name);
+        if (is_type ? has_type : !parameter) {
+            refuse_parameter(response, asked->name, is_type ? "there twice" : "not known");
+            return false;
+        }
+        has_type = has_type || is_type;
+        if (is_type)
+            continue;
+        bool is_family = parameter->narrow == HUB_NARROW_COUNT;
+        if (is_family ? !hub_query_add_family(query, asked->value)
+                      : !hub_query_narrow(query, parameter->narrow, asked->value)) {
+            api->store->counters->limits[HUB_LIMIT_query]++;
+            refuse_parameter(response, asked->name, "there too often");
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The view that the query names; NULL, and the answer is written. */
 static const struct hub_view *asked_view(const struct hub_api *api, const struct sb_http_request *request,
                                          struct sb_http_response *response)
 {
-    const char *name = "full";
-    bool is_asked = false;
-    for (size_t i = 0; i < request->n_query; i++) {
-        if (strcmp(request->query[i].name, "type") != 0 || is_asked) {
-            response->status = 400;
-            sb_buf_printf(response->body, "parameter '%.100s' is %s; there is: type\n", request->query[i].name,
-                          is_asked && strcmp(request->query[i].name, "type") == 0 ? "there twice" : "not known");
-            return NULL;
-        }
-        is_asked = true;
-        name = request->query[i].value;
-    }
-    const struct hub_view *view = hub_store_view(api->store, name);
+    const char *name = sb_http_query_value(request, "type");
+    const struct hub_view *view = hub_store_view(api->store, name ? name : "full");
     if (!view)
-        refuse_view(api, response, name);
+        refuse_view(api, response, name ? name : "full");
     return view;
 }
 
-static void on_metrics(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+static void begin_scrape(struct hub_api *api, const struct hub_ask *ask, struct sb_http_response *response)
 {
-    struct hub_api *api = arg;
-    const struct hub_view *view = asked_view(api, request, response);
-    if (!view)
-        return;
-    if (api->scrapes_open >= HUB_SCRAPES_MAX) {
-        api->store->counters->limits[HUB_LIMIT_scrapes]++;
-        refuse(response, 503, "too many scrapes at once");
-        return;
-    }
-    enum sb_expo_format format = sb_expo_negotiate(request->accept);
     struct stream *stream = calloc(1, sizeof *stream);
-    struct hub_scrape *scrape = hub_scrape_new(api->store, view, format, view->spec->has_own ? put_own : NULL, api);
+    struct hub_scrape *scrape = hub_scrape_new(api->store, ask);
     if (!stream || !scrape) {
         free(stream);
         hub_scrape_destroy(&scrape);
@@ -103,9 +138,33 @@ static void on_metrics(void *arg, const struct sb_http_request *request, struct 
     }
     *stream = (struct stream){.api = api, .scrape = scrape};
     api->scrapes_open++;
-    api->scrapes[view - api->store->views]++;
-    response->content_type = sb_expo_content_type(format);
+    api->scrapes[ask->view - api->store->views]++;
+    response->content_type = sb_expo_content_type(ask->format);
     response->stream = (struct sb_http_stream){.next = next_piece, .close = close_stream, .state = stream};
+}
+
+static void on_metrics(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
+{
+    struct hub_api *api = arg;
+    struct hub_query query = {0};
+    if (!read_narrowing(api, request, &query, response))
+        return;
+    const struct hub_view *view = asked_view(api, request, response);
+    if (!view)
+        return;
+    if (api->scrapes_open >= HUB_SCRAPES_MAX) {
+        api->store->counters->limits[HUB_LIMIT_scrapes]++;
+        refuse(response, 503, "too many scrapes at once");
+        return;
+    }
+    query.view = view->spec;
+    const struct hub_ask ask = {.view = view,
+                                .format = sb_expo_negotiate(request->accept),
+                                .now_ms = api->clock(),
+                                .query = &query,
+                                .own = view->spec->has_own ? put_own : NULL,
+                                .own_arg = api};
+    begin_scrape(api, &ask, response);
 }
 
 static void on_healthz(void *arg, const struct sb_http_request *request, struct sb_http_response *response)

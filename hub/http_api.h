@@ -13,6 +13,7 @@ typedef void (*hub_api_fill)(void *arg, struct hub_own *own);
 
 struct hub_api {
     struct hub_store *store; /* borrowed */
+    int64_t (*clock)(void);  /* monotonic milliseconds */
     hub_api_fill fill;
     void *fill_arg;
     uint64_t scrapes[HUB_VIEWS_MAX];

@@ -23,6 +23,7 @@ enum {
 struct hub {
     const struct hub_settings *settings;
     struct sb_catalog *catalog;
+    struct hub_view_specs views;
     struct hub_counters counters;
     struct hub_store store;
     struct hub_peers peers;
@@ -62,7 +63,8 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
 
     hub_peers_take(&self->peers, now_ms);
     int64_t timeout_ms = now_ms < self->judge_from_ms ? INT64_MAX : self->settings->agent_timeout;
-    hub_store_sweep(&self->store, self->peers.drained_ms, timeout_ms);
+    int64_t closed_after_ms = now_ms < self->judge_from_ms ? INT64_MAX : self->settings->closed_after;
+    hub_store_sweep(&self->store, self->peers.drained_ms, timeout_ms, closed_after_ms);
     hub_peers_beat(&self->peers, timeout_ms);
     return 0;
 }
@@ -104,14 +106,27 @@ static void fill_own(void *arg, struct hub_own *own)
     own->http_turned_away = http.turned_away;
 }
 
+static enum sb_rc open_views(struct hub *self, struct sb_err *err)
+{
+    enum sb_rc rc = hub_view_specs_load(&self->views, self->settings->views, err);
+    if (rc != SB_OK)
+        return rc;
+    if (!self->settings->role_scope)
+        hub_view_specs_lift_role_scopes(&self->views);
+    return self->settings->dp_engine_label ? hub_view_specs_add_engine(&self->views, err) : SB_OK;
+}
+
 static enum sb_rc open_store(struct hub *self, struct sb_err *err)
 {
-    self->catalog = sb_catalog_new(sb_catalog_embedded, sb_catalog_embedded_count, err);
+    self->catalog = sb_catalog_load(self->settings->catalog, err);
     if (!self->catalog)
         return err->rc;
+    if (open_views(self, err) != SB_OK)
+        return err->rc;
     const struct hub_store_limits limits = {.contributions = (size_t) self->settings->contributions_max,
-                                            .row_bytes = (size_t) self->settings->row_memory_max};
-    return hub_store_init(&self->store, self->catalog, &self->counters, limits, err);
+                                            .row_bytes = (size_t) self->settings->row_memory_max,
+                                            .linger_ms = self->settings->linger};
+    return hub_store_init(&self->store, self->catalog, &self->views, &self->counters, limits, err);
 }
 
 static enum sb_rc open_router(struct hub *self, struct sb_err *err)
@@ -145,7 +160,7 @@ static enum sb_rc open_loop(struct hub *self, struct sb_err *err)
         zloop_timer(self->loop, TICK_MS, 0, on_tick, self) < 0)
         return sb_fail(err, SB_NOMEM, "no memory for the loop's readers");
     zloop_reader_set_tolerant(self->loop, self->router);
-    self->api = (struct hub_api){.store = &self->store, .fill = fill_own, .fill_arg = self};
+    self->api = (struct hub_api){.store = &self->store, .clock = sb_mono_ms, .fill = fill_own, .fill_arg = self};
     self->http = sb_http_new(self->loop, self->settings->http, hub_api_routes, hub_api_routes_count, &self->api, err);
     return self->http ? SB_OK : sb_fail_at(err, err->rc, "--http");
 }
@@ -186,6 +201,7 @@ void hub_destroy(struct hub **self_p)
         close(self->lock_fd);
     if (self->store.counters)
         hub_store_release(&self->store);
+    hub_view_specs_release(&self->views);
     sb_catalog_destroy(&self->catalog);
     free(self);
 }

@@ -92,7 +92,7 @@ static bool add_claim(struct hub_index *self, const char *name, const char *owne
     return false;
 }
 
-static bool claim_names(struct hub_index *self, const char *name, enum sb_type type)
+bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type)
 {
     char claims[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX];
     size_t n = sb_expo_claims(name, type, claims);
@@ -104,7 +104,7 @@ static bool claim_names(struct hub_index *self, const char *name, enum sb_type t
 }
 
 /* Names that another family has, or that are kept for statsbus itself. */
-static bool is_clash(const struct hub_index *self, const char *name, enum sb_type type)
+bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type)
 {
     char claims[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX];
     size_t n = sb_expo_claims(name, type, claims);
@@ -116,7 +116,7 @@ static bool is_clash(const struct hub_index *self, const char *name, enum sb_typ
     return strncmp(name, "statsbus_", strlen("statsbus_")) == 0;
 }
 
-static enum sb_rc count_clash(struct hub_index *self, const char *name, struct sb_err *err)
+enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struct sb_err *err)
 {
     struct sb_slice key = slice_of(name);
     struct hub_clash *clash = hub_table_find(&self->clashes, hash_slice(key), clash_is, &key);
@@ -149,9 +149,11 @@ enum sb_rc hub_index_init(struct hub_index *self, const struct sb_catalog *catal
     if (!self->labelsets)
         return sb_fail(err, SB_NOMEM, "no memory for label sets");
     for (size_t i = 0; i < catalog->n_families; i++) {
-        if (!claim_names(self, catalog->families[i].name, catalog->families[i].type))
+        if (!hub_index_claim(self, catalog->families[i].name, catalog->families[i].type))
             return sb_fail(err, SB_NOMEM, "no memory for the names of the catalog");
     }
+    if (!hub_entries_claim_catalog(self))
+        return sb_fail(err, SB_NOMEM, "no memory for the names of the catalog");
     return SB_OK;
 }
 
@@ -193,8 +195,12 @@ void hub_index_release(struct hub_index *self)
     hub_table_release(&self->claims);
     hub_table_release(&self->family_table);
     hub_table_release(&self->series_table);
+    for (uint32_t i = 0; i < self->n_scopes; i++) {
+        for (uint32_t role = 0; role < self->scopes[i].n; role++)
+            free(self->scopes[i].roles[role]);
+    }
+    hub_entries_release(self);
     free(self->families);
-    free(self->by_name);
     free(self->aggregates);
     free(self->family_of_gauge);
     free(self->series_of_gauge);
@@ -202,32 +208,71 @@ void hub_index_release(struct hub_index *self)
         sb_labelsets_destroy(&self->labelsets);
 }
 
-/* Where a name is, or belongs, in the order of names. */
-static uint32_t place_of(const struct hub_index *self, const char *name, bool is_after)
-{
-    uint32_t low = 0;
-    uint32_t high = self->n_families;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(self->by_name[middle]->name, name);
-        if (order < 0 || (is_after && order == 0))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-const struct hub_family *hub_index_after(const struct hub_index *self, const char *name)
-{
-    uint32_t at = name ? place_of(self, name, true) : 0;
-    return at < self->n_families ? self->by_name[at] : NULL;
-}
-
 const struct hub_family *hub_index_find(const struct hub_index *self, const char *name)
 {
     const struct sb_slice key = slice_of(name);
     return hub_table_find(&self->family_table, hash_slice(key), family_is, &key);
+}
+
+static bool is_role(const struct sb_slice *role, const char *text)
+{
+    return is_text(text, *role);
+}
+
+static bool is_scope(const struct hub_scope *scope, const struct sb_slice *roles, uint32_t n)
+{
+    bool is_same = scope->n == n;
+    for (uint32_t i = 0; is_same && i < n; i++)
+        is_same = is_role(&roles[i], scope->roles[i]);
+    return is_same;
+}
+
+/* The number of a scope, made if need be; 0 without roles, at the limit (counted) and without memory. */
+static uint32_t find_scope(struct hub_index *self, const struct sb_slice *roles, uint32_t n)
+{
+    for (uint32_t i = 0; n > 0 && i < self->n_scopes; i++) {
+        if (is_scope(&self->scopes[i], roles, n))
+            return i + 1;
+    }
+    if (n == 0 || n > SB_ROLES_MAX || self->n_scopes == HUB_SCOPES_MAX) {
+        self->counters->limits[HUB_LIMIT_role_scopes] += n > 0;
+        return 0;
+    }
+    struct hub_scope made = {.n = n};
+    bool is_ok = true;
+    for (uint32_t i = 0; i < n; i++) {
+        made.roles[i] = strndup(roles[i].at, roles[i].len);
+        is_ok = is_ok && made.roles[i];
+    }
+    if (is_ok) {
+        self->scopes[self->n_scopes++] = made;
+        return self->n_scopes;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        free(made.roles[i]);
+    return 0;
+}
+
+static uint32_t scope_of(struct hub_index *self, const struct sb_family *known, const struct hub_family_def *def)
+{
+    struct sb_slice roles[SB_ROLES_MAX];
+    if (!known)
+        return find_scope(self, def->role_scope, def->n_role_scope);
+    for (size_t i = 0; i < known->n_role_scope; i++)
+        roles[i] = slice_of(known->role_scope[i]);
+    return find_scope(self, roles, (uint32_t) known->n_role_scope);
+}
+
+bool hub_index_has_role(const struct hub_index *self, uint32_t scope, const char *role)
+{
+    if (!role || strcmp(role, "both") == 0)
+        return true;
+    const struct hub_scope *of = &self->scopes[scope - 1];
+    for (uint32_t i = 0; i < of->n; i++) {
+        if (strcmp(of->roles[i], role) == 0)
+            return true;
+    }
+    return false;
 }
 
 struct hub_series *hub_index_find_series(const struct hub_index *self, const struct hub_variant *variant,
@@ -259,6 +304,8 @@ static bool describe(struct hub_family *family, const struct hub_family_def *def
     const struct sb_family *known = family->catalog;
     if (known) {
         family->aggregate = aggregate_of(known->type, known->semantic);
+        family->quantiles = known->quantiles;
+        family->n_quantiles = known->n_quantiles;
         family->help = strdup(known->help ? known->help : "");
         family->unit = known->unit ? strdup(known->unit) : NULL;
         return family->help && (!known->unit || family->unit);
@@ -270,6 +317,8 @@ static bool describe(struct hub_family *family, const struct hub_family_def *def
             semantic = said;
     }
     family->aggregate = aggregate_of(def->type, semantic);
+    if (def->type == SB_HISTOGRAM)
+        family->quantiles = sb_semantic_quantiles(semantic, &family->n_quantiles);
     family->help = clean_copy(def->help, faults);
     bool has_unit = def->unit.len > 0 && sb_metric_name_is_valid(def->unit.at, def->unit.len);
     family->unit = has_unit ? strndup(def->unit.at, def->unit.len) : NULL;
@@ -279,10 +328,8 @@ static bool describe(struct hub_family *family, const struct hub_family_def *def
 static bool reserve_family(struct hub_index *self)
 {
     uint32_t cap = self->cap_families;
-    uint32_t by_name_cap = cap;
     uint32_t aggregates_cap = cap;
-    if (!grow(&self->by_name, self->n_families, &by_name_cap, sizeof(struct hub_family *)) ||
-        !grow(&self->aggregates, self->n_families, &aggregates_cap, sizeof(uint8_t)) ||
+    if (!grow(&self->aggregates, self->n_families, &aggregates_cap, sizeof(uint8_t)) ||
         !grow(&self->families, self->n_families, &cap, sizeof(struct hub_family *)))
         return false;
     self->cap_families = cap;
@@ -299,17 +346,20 @@ static struct hub_family *add_family(struct hub_index *self, const char *name, c
     family->type = def->type;
     family->catalog = known;
     family->name = strdup(name);
+    family->scope = scope_of(self, known, def);
     if (!family->name || !describe(family, def, &self->counters->label_faults) || !reserve_family(self) ||
-        !claim_names(self, name, def->type) ||
+        !hub_index_claim(self, name, def->type) ||
         !hub_table_add(&self->family_table, hash_slice(slice_of(family->name)), family)) {
         destroy_family(family, self->labelsets);
         return NULL;
     }
-    uint32_t place = place_of(self, name, false);
-    memmove(&self->by_name[place + 1], &self->by_name[place], (self->n_families - place) * sizeof self->by_name[0]);
-    self->by_name[place] = family;
     self->families[family->id] = family;
     self->aggregates[family->id] = (uint8_t) family->aggregate;
+    if (!hub_entries_add(self, family)) {
+        hub_table_remove(&self->family_table, hash_slice(slice_of(family->name)), family);
+        destroy_family(family, self->labelsets);
+        return NULL;
+    }
     self->n_families++;
     return family;
 }
@@ -358,8 +408,9 @@ enum sb_rc hub_index_variant(struct hub_index *self, const struct hub_family_def
     struct hub_family *family = hub_table_find(&self->family_table, hash_slice(key), family_is, &key);
     const struct sb_family *known = sb_catalog_family(self->catalog, name, (size_t) len);
     *out = NULL;
-    if (family ? family->type != def->type : (known ? known->type != def->type : is_clash(self, name, def->type)))
-        return count_clash(self, name, err);
+    if (family ? family->type != def->type
+               : (known ? known->type != def->type : hub_index_is_clash(self, name, def->type)))
+        return hub_index_count_clash(self, name, err);
 
     for (uint32_t i = 0; family && i < family->n_variants; i++) {
         if (has_bounds(family->variants[i], def)) {

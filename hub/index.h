@@ -10,6 +10,7 @@
 #include "common/bounds.h"
 #include "common/catalog.h"
 #include "common/labels.h"
+#include "common/num.h"
 #include "hub/counters.h"
 #include "hub/table.h"
 
@@ -21,6 +22,7 @@ enum {
     HUB_GAUGES_MAX = 1048576,
     HUB_CLASH_NAMES_MAX = 256,
     HUB_HELP_MAX = 1024,
+    HUB_SCOPES_MAX = 15, /* sets of roles, over all families */
 };
 
 struct hub_series {
@@ -42,14 +44,37 @@ struct hub_variant {
     struct hub_series **series; /* owned */
 };
 
+/* What a scrape prints under one name: a family, or what is computed from one or two of them in each row. */
+enum hub_derivation { HUB_FAMILY_ITSELF, HUB_QUANTILE, HUB_MEAN, HUB_MAX, HUB_RATIO };
+
+struct hub_entry {
+    char *name; /* owned, as help is */
+    char *help;
+    enum hub_derivation how;
+    enum sb_type type;
+    const struct hub_family *of; /* the family, or the numerator */
+    const struct hub_family *by; /* the denominator, or NULL */
+    double quantile;
+    char label[SB_NUM_MAX + 16]; /* quantile="0.5" */
+};
+
+/* Roles to which a family is restricted, where a view asks for that. */
+struct hub_scope {
+    uint32_t n;
+    char *roles[SB_ROLES_MAX]; /* owned */
+};
+
 struct hub_family {
     uint32_t id;
     enum sb_type type;
     enum sb_aggregate aggregate;
+    uint32_t scope;                  /* 0: all roles; else one more than its place in the index's scopes */
     const struct sb_family *catalog; /* NULL: an agent described it */
     char *name;                      /* as exposed in text format 0.0.4; owned, as help and unit are */
     char *help;
-    char *unit; /* NULL: none */
+    char *unit;              /* NULL: none */
+    const double *quantiles; /* that are derived, and the mean with them */
+    size_t n_quantiles;
     uint32_t n_variants;
     uint32_t cap_variants;
     struct hub_variant **variants; /* owned */
@@ -60,8 +85,12 @@ struct hub_index {
     struct sb_labelsets *labelsets;   /* owned; the store's identities are in it as well */
     struct hub_counters *counters;    /* borrowed */
     struct hub_family **families;     /* by id; owned */
-    struct hub_family **by_name;      /* rising by name; owned */
-    uint8_t *aggregates;              /* by id */
+    struct hub_entry **entries;       /* rising by name; owned. They only ever become more */
+    uint32_t n_entries;
+    uint32_t cap_entries;
+    uint32_t n_scopes;
+    struct hub_scope scopes[HUB_SCOPES_MAX];
+    uint8_t *aggregates; /* by id */
     uint32_t n_families;
     uint32_t cap_families;
     uint32_t n_variants;
@@ -86,6 +115,8 @@ struct hub_family_def {
     struct sb_slice semantic;
     const double *bounds;
     uint32_t n_bounds;
+    const struct sb_slice *role_scope; /* of families that the catalog doesn't know */
+    uint32_t n_role_scope;
 };
 
 enum sb_rc hub_index_init(struct hub_index *self, const struct sb_catalog *catalog, struct hub_counters *counters,
@@ -104,13 +135,28 @@ enum sb_rc hub_index_variant(struct hub_index *self, const struct hub_family_def
 enum sb_rc hub_index_series(struct hub_index *self, struct hub_variant *variant, const struct sb_label_draft *labels,
                             struct hub_series **out, struct sb_err *err) SB_CHECK;
 
-/* The first family whose name is above this one (NULL: the first of all), or NULL. */
-const struct hub_family *hub_index_after(const struct hub_index *self, const char *name);
+const struct hub_family *hub_index_find(const struct hub_index *self, const char *name); /* NULL: no such */
 
-const struct hub_family *hub_index_find(const struct hub_index *self, const char *name);
+/* The place of the first entry whose name is above this one (NULL: of the first of all). */
+uint32_t hub_index_place_after(const struct hub_index *self, const char *name);
+
+/* The first scope is 1. Do sources of this role (NULL: of none) count there? */
+bool hub_index_has_role(const struct hub_index *self, uint32_t scope, const char *role);
+
 /* NULL: the variant has no series with these labels. */
 struct hub_series *hub_index_find_series(const struct hub_index *self, const struct hub_variant *variant,
                                          const struct sb_labelset *labels);
+
+/* Names: of two families (or derived ones) only one may have them. */
+bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type) SB_CHECK; /* false: no memory */
+bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type);
+enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struct sb_err *err);
+
+/* entries.c: enters a new family under its name, and what is derived from it. False: out of memory; a family's own
+ * entry is never made without it, derived ones may be missing. */
+bool hub_entries_add(struct hub_index *self, const struct hub_family *family) SB_CHECK;
+void hub_entries_release(struct hub_index *self);
+bool hub_entries_claim_catalog(struct hub_index *self) SB_CHECK; /* the names of all that may be derived */
 
 /* How often a family was refused because of its name: the items of `clashes`. */
 struct hub_clash {

@@ -182,8 +182,8 @@ static void put_conflicts(const struct lines *lines)
 {
     const struct hub_index *index = &lines->own->store->index;
     for (uint32_t i = 0; i < index->n_families; i++) {
-        if (index->by_name[i]->n_variants > 1)
-            put_by(lines, "family", index->by_name[i]->name, index->by_name[i]->n_variants - 1);
+        if (index->families[i]->n_variants > 1)
+            put_by(lines, "family", index->families[i]->name, index->families[i]->n_variants - 1);
     }
 }
 
@@ -259,9 +259,11 @@ static const struct own_family {
 #undef OWN
 };
 
-void hub_own_render(const struct hub_own *self, const struct sb_expo *expo)
+void hub_own_render(const struct hub_own *self, const struct sb_expo *expo, const struct hub_query *query)
 {
     for (size_t i = 0; i < SB_COUNT(families); i++) {
+        if (hub_query_is_narrowed(query) || !hub_query_wants_family(query, families[i].name))
+            continue;
         const struct lines lines = {.own = self, .expo = expo, .name = families[i].name};
         sb_expo_family(expo, families[i].name, families[i].type, families[i].unit, families[i].help);
         families[i].put(&lines);

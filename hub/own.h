@@ -3,6 +3,7 @@
 #define HUB_OWN_H
 
 #include "common/expo.h"
+#include "hub/query.h"
 #include "hub/store.h"
 
 /* Everything that they tell of, at one moment. */
@@ -21,6 +22,7 @@ struct hub_own {
     uint64_t http_turned_away;
 };
 
-void hub_own_render(const struct hub_own *self, const struct sb_expo *expo);
+/* Those that the query wants: none when it narrows by labels that they don't have. */
+void hub_own_render(const struct hub_own *self, const struct sb_expo *expo, const struct hub_query *query);
 
 #endif

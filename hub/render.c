@@ -4,13 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/derive.h"
 #include "hub/merge.h"
-
-/* A row of several contributions, added up. */
-struct fold {
-    uint64_t group;
-    struct hub_values values;
-};
+#include "hub/rows.h"
 
 enum stage { STAGE_FAMILIES, STAGE_OWN, STAGE_DONE };
 
@@ -21,37 +17,50 @@ struct hub_scrape {
     hub_scrape_own own;
     void *own_arg;
     enum stage stage;
-    /* The cursor: the family that is being printed (or was last), by name, and the last row of it. */
-    bool is_in_family;
+    struct sb_arena arena; /* of the query's texts */
+    struct hub_query query;
+    struct hub_rows rows;
+    /* The cursor: the entry that is being printed (or was last), by name and, while entries are as many as they were,
+     * by the place after it; and the last row of it. */
+    char name[SB_EXPO_NAME_MAX];
+    uint32_t next;
+    uint32_t n_entries;
+    bool is_in_entry;
     bool has_header;
     uint64_t last_group;
+    size_t group_at;
     /* And where in that row to go on: a row may have thousands of series. */
     bool is_in_row;
     uint32_t variant;
     uint32_t series;
-    char family[SB_EXPO_NAME_MAX];
-    struct hub_table folds; /* by group id */
-    struct sb_buf scratch;  /* labels that are printed under other names */
+    size_t piece_from;     /* where this piece starts in what it is appended to */
+    struct sb_buf scratch; /* labels that are printed under other names */
 };
 
-/* A row of a family, about to be printed. */
+/* A row of an entry, about to be printed. */
 struct row {
     struct hub_scrape *scrape;
     struct sb_expo expo;
-    const struct hub_family *family;
+    const struct hub_entry *entry;
+    const struct hub_family *family; /* whose series are walked: the entry's, or its denominator */
     const struct hub_group *group;
-    const struct hub_values *values;
-    bool has_gauges;
+    struct hub_row numbers;    /* of that family */
+    struct hub_row numerators; /* of a ratio */
 };
 
-struct hub_scrape *hub_scrape_new(struct hub_store *store, const struct hub_view *view, enum sb_expo_format format,
-                                  hub_scrape_own own, void *own_arg)
+struct hub_scrape *hub_scrape_new(struct hub_store *store, const struct hub_ask *ask)
 {
+    const struct hub_query everything = {.view = ask->view->spec};
     struct hub_scrape *self = calloc(1, sizeof *self);
     if (!self)
         return NULL;
-    *self = (struct hub_scrape){.store = store, .view = view, .format = format, .own = own, .own_arg = own_arg};
+    *self = (struct hub_scrape){
+        .store = store, .view = ask->view, .format = ask->format, .own = ask->own, .own_arg = ask->own_arg};
+    sb_arena_init(&self->arena);
     sb_buf_init(&self->scratch, SB_LABELS_MAX * (2 * SB_LABEL_VALUE_MAX + 2 * SB_LABEL_NAME_MAX));
+    hub_rows_init(&self->rows, store, ask->view, &self->query, ask->now_ms);
+    if (!hub_query_copy(&self->query, ask->query ? ask->query : &everything, &self->arena))
+        hub_scrape_destroy(&self);
     return self;
 }
 
@@ -61,65 +70,10 @@ void hub_scrape_destroy(struct hub_scrape **self_p)
     *self_p = NULL;
     if (!self)
         return;
-    size_t at = 0;
-    for (struct fold *fold; (fold = hub_table_next(&self->folds, &at)) != NULL;) {
-        hub_values_release(&fold->values);
-        free(fold);
-    }
-    hub_table_release(&self->folds);
+    hub_rows_release(&self->rows);
     sb_buf_release(&self->scratch);
+    sb_arena_release(&self->arena);
     free(self);
-}
-
-static bool fold_is(const void *item, const void *key)
-{
-    return ((const struct fold *) item)->group == *(const uint64_t *) key;
-}
-
-static uint64_t group_hash(uint64_t id)
-{
-    return hub_hash(&id, sizeof id, 0);
-}
-
-/* Adds a group up. NULL: out of memory; its row is missing from this scrape. */
-static const struct hub_values *add_fold(struct hub_scrape *self, const struct hub_group *group)
-{
-    struct hub_part *parts = calloc(group->n_members, sizeof parts[0]);
-    struct fold *fold = calloc(1, sizeof *fold);
-    if (!parts || !fold)
-        goto failed;
-    for (uint32_t i = 0; i < group->n_members; i++) {
-        const struct hub_contribution *member = group->members[i];
-        parts[i] = (struct hub_part){.values = &member->values, .has_gauges = member->source->shown == member};
-    }
-    fold->group = group->id;
-    if (!hub_values_fold(&fold->values, parts, group->n_members, self->store->index.aggregates))
-        goto failed;
-    if (!hub_table_add(&self->folds, group_hash(group->id), fold)) {
-        hub_values_release(&fold->values);
-        goto failed;
-    }
-    free(parts);
-    return &fold->values;
-
-failed:
-    free(parts);
-    free(fold);
-    return NULL;
-}
-
-/* The numbers of a row; a row that was added up once stays so for the whole scrape. */
-static const struct hub_values *row_values(struct hub_scrape *self, const struct hub_group *group, bool *has_gauges)
-{
-    const struct fold *fold = hub_table_find(&self->folds, group_hash(group->id), fold_is, &group->id);
-    *has_gauges = true;
-    if (fold)
-        return &fold->values;
-    if (group->n_members > 1)
-        return add_fold(self, group);
-    const struct hub_contribution *only = group->members[0];
-    *has_gauges = only->source->shown == only;
-    return &only->values;
 }
 
 /* Does the view print any of the series' own labels under another name? Looked up once a series and view. */
@@ -162,7 +116,8 @@ static struct sb_expo_labels line_labels(const struct row *row, struct hub_serie
 {
     const struct sb_labelset *of_row = row->group->labels;
     const struct sb_labelset *own = series->labels;
-    struct sb_expo_labels labels = {.text = {of_row->text, own->text, ""}, .len = {of_row->text_len, own->text_len, 0}};
+    struct sb_expo_labels labels = {.text = {of_row->text, own->text, row->entry->label},
+                                    .len = {of_row->text_len, own->text_len, (uint32_t) strlen(row->entry->label)}};
     if (is_renamed(series, row->scrape->view)) {
         put_renamed(row->scrape, own);
         labels.text[1] = (const char *) row->scrape->scratch.data;
@@ -171,52 +126,88 @@ static struct sb_expo_labels line_labels(const struct row *row, struct hub_serie
     return labels;
 }
 
-/* HELP and TYPE come once, before the first line of the family. */
+/* HELP and TYPE come once, before the first line of the entry. */
 static void put_header(const struct row *row)
 {
     if (row->scrape->has_header)
         return;
     row->scrape->has_header = true;
-    sb_expo_family(&row->expo, row->family->name, row->family->type, row->family->unit, row->family->help);
+    const char *unit = row->entry->how == HUB_FAMILY_ITSELF ? row->family->unit : NULL;
+    sb_expo_family(&row->expo, row->entry->name, row->entry->type, unit, row->entry->help);
 }
 
+static void put_value(const struct row *row, struct hub_series *series, double value)
+{
+    put_header(row);
+    struct sb_expo_labels labels = line_labels(row, series);
+    sb_expo_value(&row->expo, row->entry->name, &labels, value);
+}
+
+/* A gauge, or its largest value over the row's sources. */
 static void put_gauges(const struct row *row)
 {
     uint32_t n;
-    const struct hub_gauge *gauges = hub_values_gauges(row->values, row->family->id, &n);
-    if (!row->has_gauges || n == 0)
-        return;
-    put_header(row);
-    for (uint32_t i = 0; i < n; i++) {
-        struct sb_expo_labels labels = line_labels(row, row->scrape->store->index.series_of_gauge[gauges[i].id]);
-        sb_expo_value(&row->expo, row->family->name, &labels, gauges[i].value);
+    const struct hub_values *values = row->numbers.values;
+    const struct hub_gauge *gauges = hub_values_gauges(values, row->family->id, &n);
+    const double *maxima = row->entry->how == HUB_MAX ? row->numbers.maxima : NULL;
+    for (uint32_t i = 0; row->numbers.has_gauges && i < n; i++) {
+        double value = maxima ? maxima[&gauges[i] - values->gauges] : gauges[i].value;
+        put_value(row, row->scrape->store->index.series_of_gauge[gauges[i].id], value);
     }
 }
 
 static bool is_full(const struct row *row)
 {
-    return row->expo.out->len >= HUB_CHUNK_BYTES;
+    return row->expo.out->len - row->scrape->piece_from >= HUB_CHUNK_BYTES;
+}
+
+static void put_whole_histogram(const struct row *row, struct hub_series *series, const struct sb_bounds *bounds,
+                                const double *cells)
+{
+    put_header(row);
+    struct sb_expo_labels labels = line_labels(row, series);
+    double sum = cells[bounds->n + 1];
+    if (row->scrape->view->spec->has_buckets) {
+        sb_expo_histogram(&row->expo, row->entry->name, &labels, bounds, cells, sum);
+        return;
+    }
+    sb_expo_histogram_totals(&row->expo, row->entry->name, &labels, hub_count(bounds, cells), sum);
 }
 
 static void put_histogram(const struct row *row, const struct hub_merge *merge, struct hub_series *series)
 {
     double cells[SB_BOUNDS_MAX + 2];
     const struct sb_bounds *bounds;
+    double value;
     if (!hub_merge_read(merge, row->scrape->variant, series, &bounds, cells))
         return;
-    put_header(row);
-    struct sb_expo_labels labels = line_labels(row, series);
-    sb_expo_histogram(&row->expo, row->family->name, &labels, bounds, cells, cells[bounds->n + 1]);
+    if (row->entry->how == HUB_FAMILY_ITSELF)
+        put_whole_histogram(row, series, bounds, cells);
+    else if (row->entry->how == HUB_QUANTILE ? hub_quantile(bounds, cells, row->entry->quantile, &value)
+                                             : hub_mean(bounds, cells, cells[bounds->n + 1], &value))
+        put_value(row, series, value);
+}
+
+static void put_ratio(const struct row *row, struct hub_series *series, double denominator)
+{
+    const struct hub_family *of = row->entry->of;
+    const struct hub_series *twin = hub_index_find_series(&row->scrape->store->index, of->variants[0], series->labels);
+    double numerator;
+    double ratio;
+    if (twin && hub_values_read(row->numerators.values, twin->first, 1, &numerator) &&
+        hub_ratio(numerator, denominator, &ratio))
+        put_value(row, series, ratio);
 }
 
 static void put_counter(const struct row *row, struct hub_series *series)
 {
     double value;
-    if (!hub_values_read(row->values, series->first, 1, &value))
+    if (!hub_values_read(row->numbers.values, series->first, 1, &value))
         return;
-    put_header(row);
-    struct sb_expo_labels labels = line_labels(row, series);
-    sb_expo_value(&row->expo, row->family->name, &labels, value);
+    if (row->entry->how == HUB_RATIO)
+        put_ratio(row, series, value);
+    else
+        put_value(row, series, value);
 }
 
 /* Prints series of a row from where the cursor stands. True: the piece is full, more of the row may follow. */
@@ -224,7 +215,7 @@ static bool put_series(const struct row *row)
 {
     struct hub_scrape *scrape = row->scrape;
     struct hub_merge merge;
-    if (!hub_merge_begin(&merge, &scrape->store->index, row->family, row->values))
+    if (!hub_merge_begin(&merge, &scrape->store->index, row->family, row->numbers.values))
         return false; /* out of memory: the row is missing from this scrape */
     for (; scrape->variant < row->family->n_variants && !is_full(row); scrape->variant++, scrape->series = 0) {
         const struct hub_variant *variant = row->family->variants[scrape->variant];
@@ -253,7 +244,7 @@ static bool put_row(const struct row *row)
 static const struct hub_group *current_group(struct hub_scrape *self)
 {
     const struct hub_group *group =
-        hub_view_after(self->view, self->is_in_row ? self->last_group - 1 : self->last_group);
+        hub_view_after(self->view, self->is_in_row ? self->last_group - 1 : self->last_group, &self->group_at);
     if (!group || (self->is_in_row && group->id == self->last_group))
         return group;
     self->last_group = group->id; /* of a row that has gone meanwhile, the rest is missing */
@@ -261,54 +252,77 @@ static const struct hub_group *current_group(struct hub_scrape *self)
     return group;
 }
 
-/* Prints rows of a family until the piece is full (true) or the family is done (false). */
-static bool put_rows(struct hub_scrape *self, const struct hub_family *family, struct sb_buf *out)
+static bool read_row(struct row *row)
 {
-    struct row row = {.scrape = self, .expo = {.out = out, .format = self->format}, .family = family};
+    const struct hub_entry *entry = row->entry;
+    struct hub_rows *rows = &row->scrape->rows;
+    return hub_rows_read(rows, row->group, row->family->scope, &row->numbers) &&
+           (!entry->by || hub_rows_read(rows, row->group, entry->of->scope, &row->numerators));
+}
+
+/* Prints rows of an entry until the piece is full (true) or the entry is done (false). */
+static bool put_rows(struct hub_scrape *self, const struct hub_entry *entry, struct sb_buf *out)
+{
+    struct row row = {.scrape = self,
+                      .expo = {.out = out, .format = self->format},
+                      .entry = entry,
+                      .family = entry->by ? entry->by : entry->of};
     for (;;) {
         row.group = current_group(self);
         if (!row.group)
             return false;
-        row.values = row_values(self, row.group, &row.has_gauges);
-        self->is_in_row = row.values && put_row(&row);
+        self->is_in_row = read_row(&row) && put_row(&row);
         if (is_full(&row))
             return true;
     }
 }
 
-/* The family that the cursor stands in, or the next one; NULL after the last. */
-static const struct hub_family *current_family(struct hub_scrape *self)
+static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *entry)
+{
+    return (entry->how == HUB_FAMILY_ITSELF || self->view->spec->has_derived) &&
+           hub_query_wants_family(&self->query, entry->name);
+}
+
+/* The entry that the cursor stands in, or the next one that is wanted; NULL after the last. */
+static const struct hub_entry *current_entry(struct hub_scrape *self)
 {
     const struct hub_index *index = &self->store->index;
-    const struct hub_family *family = self->is_in_family ? hub_index_find(index, self->family) : NULL;
-    if (family)
-        return family;
-    family = hub_index_after(index, self->family[0] ? self->family : NULL);
-    if (!family)
-        return NULL;
-    memcpy(self->family, family->name, strlen(family->name) + 1);
-    self->is_in_family = true;
-    self->has_header = false;
-    self->last_group = 0;
-    return family;
+    if (self->n_entries != index->n_entries) { /* new ones may have moved the others */
+        self->n_entries = index->n_entries;
+        self->next = hub_index_place_after(index, self->name[0] ? self->name : NULL);
+    }
+    if (self->is_in_entry)
+        return index->entries[self->next - 1];
+    while (self->next < index->n_entries) {
+        const struct hub_entry *entry = index->entries[self->next++];
+        if (!is_wanted(self, entry))
+            continue;
+        memcpy(self->name, entry->name, strlen(entry->name) + 1);
+        self->is_in_entry = true;
+        self->has_header = false;
+        self->last_group = 0;
+        return entry;
+    }
+    return NULL;
 }
 
 bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
 {
+    self->piece_from = out->len;
     while (self->stage == STAGE_FAMILIES) {
-        const struct hub_family *family = current_family(self);
-        if (!family) {
+        const struct hub_entry *entry = current_entry(self);
+        if (!entry) {
             self->stage = STAGE_OWN;
             break;
         }
-        if (put_rows(self, family, out))
+        if (put_rows(self, entry, out))
             return true;
-        self->is_in_family = self->is_in_row = false;
+        self->is_in_entry = self->is_in_row = false;
     }
     if (self->stage == STAGE_OWN) {
         struct sb_expo expo = {.out = out, .format = self->format};
         if (self->own)
-            self->own(self->own_arg, &expo);
+            self->own(self->own_arg, &expo, &self->query);
         sb_expo_end(&expo);
         self->stage = STAGE_DONE;
     }

@@ -7,7 +7,10 @@
 
 static enum hub_refusal on_hello(struct hub_session *self, struct sb_mp *at, uint32_t n, int64_t now_ms,
                                  const uint8_t hub_id[HUB_ID_BYTES], struct sb_buf *answer);
-static enum hub_refusal on_end(struct hub_session *self, struct sb_mp *at, uint32_t n);
+static enum hub_refusal on_ids(struct hub_session *self, struct sb_mp *at, uint32_t n,
+                               void (*apply)(struct hub_session *self, struct hub_contribution_slot *slot));
+static void end_slot(struct hub_session *self, struct hub_contribution_slot *slot);
+static void forget_slot(struct hub_session *self, struct hub_contribution_slot *slot);
 
 void hub_session_init(struct hub_session *self, struct hub_store *store, uint64_t serial, int64_t now_ms)
 {
@@ -39,12 +42,16 @@ static enum hub_refusal dispatch(struct hub_session *self, struct sb_slice type,
     if (self->lineage->session != self->serial)
         return HUB_REFUSAL_replaced;
     self->lineage->heard_ms = now_ms;
+    if (self->lineage->is_closed)
+        return HUB_REFUSAL_closed;
     if (sb_slice_is(type, "FRAME"))
         return n == 0 ? HUB_OK : hub_session_frame(self, at, n, now_ms);
     if (sb_slice_is(type, "DEFINE"))
         return hub_session_define(self, at, n);
     if (sb_slice_is(type, "END"))
-        return on_end(self, at, n);
+        return on_ids(self, at, n, end_slot);
+    if (sb_slice_is(type, "FORGET"))
+        return on_ids(self, at, n, forget_slot);
     self->store->counters->skipped_messages++;
     return HUB_OK;
 }
@@ -70,6 +77,7 @@ enum hub_refusal hub_session_take(struct hub_session *self, const uint8_t hub_id
         return HUB_REFUSAL_type;
 
     self->heard_ms = now_ms;
+    self->store->now_ms = now_ms;
     bool is_hello = sb_slice_is(type, "HELLO");
     if (is_hello && self->lineage)
         return HUB_REFUSAL_again;
@@ -114,11 +122,29 @@ static enum hub_refusal on_hello(struct hub_session *self, struct sb_mp *at, uin
     hub_lineage_begin_session(self->lineage, self->serial, now_ms);
     counters->sessions++;
     counters->skipped_elements += n - ELEMENTS;
-    pack_welcome(answer, hub_id, self->lineage->generation);
+    /* One whose counts are retired is told a generation above its own, upon which an agent starts a new lineage. */
+    uint64_t highest = self->lineage->generation > generation ? self->lineage->generation : generation;
+    bool is_closed = self->lineage->is_closed;
+    pack_welcome(answer, hub_id, is_closed && highest < UINT64_MAX ? highest + 1 : self->lineage->generation);
     return HUB_OK;
 }
 
-static enum hub_refusal on_end(struct hub_session *self, struct sb_mp *at, uint32_t n)
+static void end_slot(struct hub_session *self, struct hub_contribution_slot *slot)
+{
+    if (slot->contribution)
+        hub_contribution_bury(self->store, slot->contribution, true);
+}
+
+static void forget_slot(struct hub_session *self, struct hub_contribution_slot *slot)
+{
+    if (slot->contribution)
+        hub_store_retire(self->store, slot->contribution);
+    *slot = (struct hub_contribution_slot){.state = HUB_SLOT_FREE}; /* the agent may use the id again */
+}
+
+/* END and FORGET: an array of contributions' ids. */
+static enum hub_refusal on_ids(struct hub_session *self, struct sb_mp *at, uint32_t n,
+                               void (*apply)(struct hub_session *self, struct hub_contribution_slot *slot))
 {
     uint32_t n_ids;
     if (n < 1 || !sb_mp_array(at, &n_ids))
@@ -137,8 +163,8 @@ static enum hub_refusal on_end(struct hub_session *self, struct sb_mp *at, uint3
         if (!sb_mp_uint(at, &id))
             break; /* was read above */
         struct hub_contribution_slot *slot = hub_session_contribution(self, id);
-        if (slot && slot->contribution)
-            hub_contribution_bury(slot->contribution, true);
+        if (slot) /* one that came twice is gone by now */
+            apply(self, slot);
     }
     self->store->counters->skipped_elements += n - 1;
     return HUB_OK;

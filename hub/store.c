@@ -72,15 +72,17 @@ static void list_remove(struct hub_contribution **list, uint32_t *n, const struc
     }
 }
 
-enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, struct hub_counters *counters,
-                          struct hub_store_limits limits, struct sb_err *err)
+enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, const struct hub_view_specs *views,
+                          struct hub_counters *counters, struct hub_store_limits limits, struct sb_err *err)
 {
-    *self = (struct hub_store){
-        .counters = counters, .contributions_max = limits.contributions, .row_bytes_max = limits.row_bytes};
+    *self = (struct hub_store){.counters = counters,
+                               .contributions_max = limits.contributions,
+                               .row_bytes_max = limits.row_bytes,
+                               .linger_ms = limits.linger_ms};
     if (hub_index_init(&self->index, catalog, counters, err) != SB_OK)
         return SB_NOMEM;
-    for (size_t i = 0; i < hub_views_count; i++)
-        hub_view_init(&self->views[self->n_views++], &hub_views[i], (unsigned) i, self->index.labelsets);
+    for (size_t i = 0; i < views->n; i++)
+        hub_view_init(&self->views[self->n_views++], &views->at[i], (unsigned) i, self->index.labelsets);
     return SB_OK;
 }
 
@@ -100,6 +102,7 @@ static void destroy_lineage(struct hub_lineage *lineage)
 static void destroy_contribution(struct hub_store *self, struct hub_contribution *contribution)
 {
     sb_labelsets_drop(self->index.labelsets, &contribution->identity);
+    sb_labelsets_drop(self->index.labelsets, &contribution->role);
     hub_values_release(&contribution->values);
     free(contribution->wire_gauges);
     free(contribution);
@@ -134,6 +137,22 @@ const struct hub_view *hub_store_view(const struct hub_store *self, const char *
     return NULL;
 }
 
+/* Of those that are closed, the one that was heard of longest ago makes room. */
+static void forget_closed_lineage(struct hub_store *self)
+{
+    struct hub_lineage *oldest = NULL;
+    size_t at = 0;
+    for (struct hub_lineage *each; (each = hub_table_next(&self->lineages, &at)) != NULL;) {
+        bool is_idle = each->is_closed && each->n_sessions == 0 && each->n_contributions == 0;
+        if (is_idle && (!oldest || each->heard_ms < oldest->heard_ms))
+            oldest = each;
+    }
+    if (!oldest)
+        return;
+    hub_table_remove(&self->lineages, lineage_hash(oldest->id), oldest);
+    destroy_lineage(oldest);
+}
+
 struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[HUB_LINEAGE_BYTES], struct sb_err *err)
 {
     struct hub_lineage *lineage = hub_table_find(&self->lineages, lineage_hash(id), lineage_is, id);
@@ -141,6 +160,9 @@ struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[H
         return lineage;
     if (self->lineages.n >= HUB_LINEAGES_MAX) {
         self->counters->limits[HUB_LIMIT_lineages]++;
+        forget_closed_lineage(self);
+    }
+    if (self->lineages.n >= HUB_LINEAGES_MAX) {
         sb_fail(err, SB_FULL, "%d lineages are known already", HUB_LINEAGES_MAX);
         return NULL;
     }
@@ -164,7 +186,7 @@ void hub_lineage_begin_session(struct hub_lineage *lineage, uint64_t session, in
 
 static void remove_idle_lineage(struct hub_store *self, struct hub_lineage *lineage)
 {
-    if (lineage->n_sessions > 0 || lineage->n_contributions > 0)
+    if (lineage->n_sessions > 0 || lineage->n_contributions > 0 || lineage->is_closed)
         return;
     hub_table_remove(&self->lineages, lineage_hash(lineage->id), lineage);
     destroy_lineage(lineage);
@@ -224,7 +246,9 @@ static void leave_views(struct hub_store *self, struct hub_contribution *contrib
 static bool join_views(struct hub_store *self, struct hub_contribution *contribution)
 {
     for (size_t i = 0; i < self->n_views; i++) {
-        contribution->groups[i] = hub_view_join(&self->views[i], contribution, contribution->identity);
+        if (!hub_view_takes(&self->views[i], contribution->identity))
+            continue;
+        contribution->groups[i] = hub_view_join(&self->views[i], contribution, contribution->identity, self->now_ms);
         if (!contribution->groups[i]) {
             leave_views(self, contribution);
             return false;
@@ -252,15 +276,30 @@ static bool enlist(struct hub_store *self, struct hub_contribution *contribution
     return true;
 }
 
+/* The label role by itself, so that equal roles are one pointer. NULL: out of memory. */
+static struct sb_labelset *role_of(struct hub_store *self, const struct sb_labelset *identity)
+{
+    struct sb_label_draft draft;
+    sb_label_draft_clear(&draft);
+    const char *role = sb_labelset_value(identity, "role");
+    if (role && sb_label_draft_set(&draft, "role", strlen("role"), role, strlen(role), NULL, NULL) != SB_OK)
+        return NULL;
+    return sb_labelsets_get(self->index.labelsets, &draft);
+}
+
 static enum sb_rc add_contribution(struct hub_store *self, struct hub_lineage *lineage, uint64_t epoch,
                                    struct hub_source *source, struct sb_labelset *identity,
                                    struct hub_contribution **out, struct sb_err *err)
 {
+    struct sb_labelset *role = role_of(self, identity);
     struct hub_contribution *made = calloc(1, sizeof *made);
     if (made)
-        *made = (struct hub_contribution){.lineage = lineage, .epoch = epoch, .source = source, .identity = identity};
-    if (!made || !enlist(self, made)) {
+        *made = (struct hub_contribution){
+            .lineage = lineage, .epoch = epoch, .source = source, .identity = identity, .role = role};
+    if (!made || !role || !enlist(self, made)) {
         free(made);
+        if (role)
+            sb_labelsets_drop(self->index.labelsets, &role);
         sb_labelsets_drop(self->index.labelsets, &identity);
         remove_idle_source(self, source);
         return sb_fail(err, SB_NOMEM, "no memory for a contribution");
@@ -306,6 +345,7 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
 {
     struct hub_lineage *lineage = contribution->lineage;
     struct hub_source *source = contribution->source;
+    hub_contribution_bury(self, contribution, contribution->is_ended);
     leave_views(self, contribution);
     hub_table_remove(&self->contributions, epoch_hash(lineage, contribution->epoch), contribution);
     list_remove(lineage->contributions, &lineage->n_contributions, contribution);
@@ -321,40 +361,4 @@ size_t hub_contribution_bytes(const struct hub_contribution *contribution)
 {
     return hub_values_bytes(&contribution->values) +
            contribution->cap_wire_gauges * sizeof contribution->wire_gauges[0];
-}
-
-void hub_source_choose(struct hub_source *source)
-{
-    struct hub_contribution *best = NULL;
-    for (uint32_t i = 0; i < source->n_contributions; i++) {
-        struct hub_contribution *each = source->contributions[i];
-        if (!each->is_live || each->values.n_gauges == 0)
-            continue;
-        if (!best || each->snapshot_ms >= best->snapshot_ms)
-            best = each;
-    }
-    source->shown = best;
-}
-
-void hub_contribution_bury(struct hub_contribution *contribution, bool is_ended)
-{
-    contribution->is_live = false;
-    contribution->is_ended = is_ended;
-    contribution->values.n_gauges = 0;
-    contribution->n_wire_gauges = 0;
-    hub_source_choose(contribution->source);
-}
-
-void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms)
-{
-    size_t at = 0;
-    for (struct hub_contribution *each; (each = hub_table_next(&self->contributions, &at)) != NULL;) {
-        if (!each->is_live)
-            continue;
-        const struct hub_lineage *lineage = each->lineage;
-        bool is_silent = now_ms - lineage->heard_ms >= timeout_ms;
-        bool is_left_out = each->session != lineage->session && now_ms - lineage->began_ms >= timeout_ms;
-        if (is_silent || (lineage->session != 0 && is_left_out))
-            hub_contribution_bury(each, false);
-    }
 }

@@ -12,7 +12,7 @@
 #include "hub/values.h"
 #include "hub/view.h"
 
-enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536 };
+enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096 };
 
 enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
 
@@ -25,6 +25,7 @@ struct hub_lineage {
     uint32_t n_sessions; /* that hold this, replaced ones among them */
     int64_t heard_ms;    /* last message of that session */
     int64_t began_ms;    /* when that session said HELLO */
+    bool is_closed;      /* it was silent for too long: what it counted is retired, and it must not send it again */
     uint32_t n_contributions;
     uint32_t cap_contributions;
     struct hub_contribution **contributions;
@@ -44,15 +45,17 @@ struct hub_contribution {
     uint64_t epoch;
     struct hub_source *source;
     struct sb_labelset *identity; /* all labels of the source and of its identity; owned */
+    struct sb_labelset *role;     /* the label role alone, or none; owned */
     struct hub_values values;
     bool is_live;
     bool is_ended;       /* in order, by END */
+    bool is_forgotten;   /* its agent will not speak of it again: to be retired */
     int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock */
     uint64_t session;    /* serial of the last session that sent a frame of it */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
     struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */
-    struct hub_group *groups[HUB_VIEWS_MAX]; /* by view */
+    struct hub_group *groups[HUB_VIEWS_MAX]; /* by view; NULL: the view doesn't count it */
 };
 
 /* Where the gauge that a frame names at this position is in values.gauges. */
@@ -70,17 +73,21 @@ struct hub_store {
     struct hub_table sources;
     struct hub_table contributions; /* by lineage and epoch */
     size_t contributions_max;
-    size_t row_bytes; /* memory for the numbers of all contributions */
+    size_t row_bytes; /* memory for the numbers of all contributions, and of what is retired */
     size_t row_bytes_max;
+    int64_t linger_ms;
+    int64_t now_ms; /* the time that it was told last, by a message or a sweep */
 };
 
 struct hub_store_limits {
     size_t contributions;
     size_t row_bytes;
+    int64_t linger_ms; /* how long a row without a live source is shown, where the view doesn't keep it */
 };
 
-enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, struct hub_counters *counters,
-                          struct hub_store_limits limits, struct sb_err *err) SB_CHECK;
+/* catalog, views and counters are borrowed. */
+enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, const struct hub_view_specs *views,
+                          struct hub_counters *counters, struct hub_store_limits limits, struct sb_err *err) SB_CHECK;
 void hub_store_release(struct hub_store *self);
 
 const struct hub_view *hub_store_view(const struct hub_store *self, const char *name); /* NULL: no such */
@@ -108,8 +115,11 @@ struct hub_contribution_def {
 enum sb_rc hub_store_contribution(struct hub_store *self, struct hub_lineage *lineage,
                                   const struct hub_contribution_def *def, struct hub_contribution **out,
                                   struct sb_err *err) SB_CHECK;
-/* Takes a contribution out of everything and frees it. No session may name it any more. */
+/* Takes a contribution out of everything and frees it, with what it counted. No session may name it any more. */
 void hub_store_remove(struct hub_store *self, struct hub_contribution *contribution);
+/* The same, and what it counted goes into the retired part of its rows. Without memory for that it stays, marked
+ * forgotten, and the next sweep tries again. */
+void hub_store_retire(struct hub_store *self, struct hub_contribution *contribution);
 
 /* Chooses anew whose gauges are shown; after any change of a contribution's gauges, age or life. */
 void hub_source_choose(struct hub_source *source);
@@ -117,12 +127,16 @@ void hub_source_choose(struct hub_source *source);
 size_t hub_contribution_bytes(const struct hub_contribution *contribution); /* of memory for its numbers */
 
 /* The source doesn't live any more: all gauges leave at once, counters stay. */
-void hub_contribution_bury(struct hub_contribution *contribution, bool is_ended);
+void hub_contribution_bury(struct hub_store *self, struct hub_contribution *contribution, bool is_ended);
+/* It lives. Its gauges have been set, and when they were taken. */
+void hub_contribution_revive(struct hub_store *self, struct hub_contribution *contribution);
 
 /*
  * Buries what nobody has spoken for: all of a lineage that was silent for the timeout, and what a new session of a
- * lineage has not sent again for as long. To be called when everything that arrived has been read.
+ * lineage has not sent again for as long. Closes lineages that have been silent for closed_after_ms: what they counted
+ * is retired, and they must come back as new ones. Drops rows whose time is over. To be called when everything that
+ * arrived has been read.
  */
-void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms);
+void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms, int64_t closed_after_ms);
 
 #endif

@@ -48,16 +48,35 @@ const struct hub_gauge *hub_values_gauges(const struct hub_values *self, uint32_
 bool hub_values_reserve_gauges(struct hub_values *self, uint32_t n) SB_CHECK; /* room for n in all */
 void hub_values_sort_gauges(struct hub_values *self);
 
-/* One part of a sum. */
+/* Room for all cells that another has. False: out of memory, and no harm done. */
+bool hub_values_reserve_like(struct hub_values *self, const struct hub_values *like) SB_CHECK;
+/* Adds cells to a sum in double-double; both parts of it have room for them. */
+void hub_values_add(struct hub_values *high, struct hub_values *low, const struct hub_values *more);
+
+enum { HUB_SUMS_MAX = 32 };
+
+/* One part of sums. */
 struct hub_part {
     const struct hub_values *values;
+    const struct hub_values *low; /* what values lack in precision; NULL: nothing */
+    uint32_t sums;                /* bit by sum: those that it is part of */
     bool has_gauges; /* whether its gauges take part: those of sources that live, one contribution a source */
 };
 
+/* One sum of parts. */
+struct hub_sum {
+    struct hub_values values;
+    double *maxima; /* beside each of its gauges the largest of the parts'; owned */
+};
+
+void hub_sum_release(struct hub_sum *self);
+
 /*
- * Adds n parts up into *out (empty before): cells as sums, exact to the last bit but one whatever the order; gauges by
- * the aggregate of their family (aggregate[family id]). False: out of memory; *out is empty then.
+ * Adds n parts up into n_sums sums (empty before): cells exact to the last bit whatever the order; gauges by the
+ * aggregate of their family (aggregate[family id]). Parts of the same sums should be neighbours. False: out of memory;
+ * the sums are empty then.
  */
-bool hub_values_fold(struct hub_values *out, const struct hub_part *parts, size_t n, const uint8_t *aggregate) SB_CHECK;
+bool hub_sums_fold(struct hub_sum *sums, size_t n_sums, const struct hub_part *parts, size_t n,
+                   const uint8_t *aggregate) SB_CHECK;
 
 #endif

@@ -3,17 +3,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct hub_view_spec hub_views[] = {
-    {.name = "full", .has_own = true},
-    {.name = "dp", .labels = {"dp_rank", "role", "instance_id", "pod_ip"}},
-};
-const size_t hub_views_count = SB_COUNT(hub_views);
-_Static_assert(SB_COUNT(hub_views) <= HUB_VIEWS_MAX, "a view is one bit");
-
 static const char *const always[] = {"service_name", "model_name"};
 
-/* What Prometheus and its operator set themselves, and the label of a histogram's buckets. */
-static const char *const foreign[] = {"instance", "job", "pod", "namespace", "container", "endpoint", "service", "le"};
+/* What Prometheus and its operator set themselves, and the labels of a histogram's buckets and quantiles. */
+static const char *const foreign[] = {"instance", "job",     "pod", "namespace", "container",
+                                      "endpoint", "service", "le",  "quantile"};
+
+static bool is_one_of(const char *label, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(label, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool hub_label_is_in_every_view(const char *label)
+{
+    return is_one_of(label, always, SB_COUNT(always));
+}
+
+bool hub_label_is_foreign(const char *label)
+{
+    return is_one_of(label, foreign, SB_COUNT(foreign));
+}
+
+bool hub_view_reserves(const struct hub_view *self, const char *label)
+{
+    return is_one_of(label, self->labels, self->n_labels) || hub_label_is_foreign(label);
+}
 
 void hub_view_init(struct hub_view *self, const struct hub_view_spec *spec, unsigned number,
                    struct sb_labelsets *labelsets)
@@ -21,13 +39,21 @@ void hub_view_init(struct hub_view *self, const struct hub_view_spec *spec, unsi
     *self = (struct hub_view){.spec = spec, .bit = 1u << number, .labelsets = labelsets};
     for (size_t i = 0; i < SB_COUNT(always); i++)
         self->labels[self->n_labels++] = always[i];
-    for (size_t i = 0; i < HUB_VIEW_LABELS_MAX && spec->labels[i]; i++)
-        self->labels[self->n_labels++] = spec->labels[i];
+    for (size_t i = 0; i < spec->by.n; i++)
+        self->labels[self->n_labels++] = spec->by.at[i];
+    for (size_t i = 0; i < spec->n_renames; i++)
+        self->labels[self->n_labels++] = spec->renames[i].label;
 }
 
 static void destroy_group(struct hub_view *self, struct hub_group *group)
 {
+    for (uint32_t i = 0; i < group->n_retired; i++) {
+        sb_labelsets_drop(self->labelsets, &group->retired[i].role);
+        hub_values_release(&group->retired[i].high);
+        hub_values_release(&group->retired[i].low);
+    }
     sb_labelsets_drop(self->labelsets, &group->labels);
+    free(group->retired);
     free(group->members);
     free(group);
 }
@@ -41,17 +67,15 @@ void hub_view_release(struct hub_view *self)
     *self = (struct hub_view){0};
 }
 
-bool hub_view_reserves(const struct hub_view *self, const char *label)
+bool hub_view_takes(const struct hub_view *self, const struct sb_labelset *identity)
 {
-    for (uint32_t i = 0; i < self->n_labels; i++) {
-        if (strcmp(label, self->labels[i]) == 0)
-            return true;
+    for (size_t i = 0; i < self->spec->n_where; i++) {
+        const struct hub_where *where = &self->spec->where[i];
+        const char *value = sb_labelset_value(identity, where->label);
+        if (!is_one_of(value ? value : "", where->values.at, where->values.n))
+            return false;
     }
-    for (size_t i = 0; i < SB_COUNT(foreign); i++) {
-        if (strcmp(label, foreign[i]) == 0)
-            return true;
-    }
-    return false;
+    return true;
 }
 
 static bool group_is(const void *item, const void *key)
@@ -85,13 +109,23 @@ static bool reserve_member(struct hub_group *group)
     return true;
 }
 
+/* The label of the identity that a label of the view shows. */
+static const char *source_of(const struct hub_view *self, const char *label)
+{
+    for (size_t i = 0; i < self->spec->n_renames; i++) {
+        if (strcmp(self->spec->renames[i].label, label) == 0)
+            return self->spec->renames[i].from;
+    }
+    return label;
+}
+
 /* The labels of the row that an identity belongs to. */
 static struct sb_labelset *row_labels(const struct hub_view *self, const struct sb_labelset *identity)
 {
     struct sb_label_draft draft;
     sb_label_draft_clear(&draft);
     for (uint32_t i = 0; i < self->n_labels; i++) {
-        const char *value = sb_labelset_value(identity, self->labels[i]);
+        const char *value = sb_labelset_value(identity, source_of(self, self->labels[i]));
         if (value && sb_label_draft_set(&draft, self->labels[i], strlen(self->labels[i]), value, strlen(value), NULL,
                                         NULL) != SB_OK)
             return NULL;
@@ -99,7 +133,7 @@ static struct sb_labelset *row_labels(const struct hub_view *self, const struct 
     return sb_labelsets_get(self->labelsets, &draft);
 }
 
-static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **labels)
+static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **labels, int64_t now_ms)
 {
     struct hub_group *group = calloc(1, sizeof *group);
     if (!group || !reserve_group(self) || !reserve_member(group) ||
@@ -111,20 +145,21 @@ static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **l
     }
     group->id = ++self->last_id;
     group->labels = *labels;
+    group->idle_since_ms = now_ms;
     *labels = NULL;
     self->groups[self->n_groups++] = group;
     return group;
 }
 
 struct hub_group *hub_view_join(struct hub_view *self, struct hub_contribution *contribution,
-                                const struct sb_labelset *identity)
+                                const struct sb_labelset *identity, int64_t now_ms)
 {
     struct sb_labelset *labels = row_labels(self, identity);
     if (!labels)
         return NULL;
     struct hub_group *group = hub_table_find(&self->table, labels->hash, group_is, labels);
     if (!group)
-        group = add_group(self, &labels);
+        group = add_group(self, &labels, now_ms);
     if (labels)
         sb_labelsets_drop(self->labelsets, &labels);
     if (!group || !reserve_member(group))
@@ -148,10 +183,21 @@ static size_t place_after(const struct hub_view *self, uint64_t id)
     return low;
 }
 
-struct hub_group *hub_view_after(const struct hub_view *self, uint64_t id)
+struct hub_group *hub_view_after(const struct hub_view *self, uint64_t id, size_t *at)
 {
-    size_t at = place_after(self, id);
-    return at < self->n_groups ? self->groups[at] : NULL;
+    bool is_there = *at < self->n_groups && self->groups[*at]->id > id && (*at == 0 || self->groups[*at - 1]->id <= id);
+    if (!is_there)
+        *at = place_after(self, id);
+    return *at < self->n_groups ? self->groups[(*at)++] : NULL;
+}
+
+static void remove_group(struct hub_view *self, struct hub_group *group)
+{
+    size_t at = place_after(self, group->id - 1);
+    self->n_groups--;
+    memmove(&self->groups[at], &self->groups[at + 1], (self->n_groups - at) * sizeof self->groups[0]);
+    hub_table_remove(&self->table, group->labels->hash, group);
+    destroy_group(self, group);
 }
 
 void hub_view_leave(struct hub_view *self, struct hub_group *group, const struct hub_contribution *contribution)
@@ -163,11 +209,84 @@ void hub_view_leave(struct hub_view *self, struct hub_group *group, const struct
         memmove(&group->members[i], &group->members[i + 1], (group->n_members - i) * sizeof group->members[0]);
         break;
     }
-    if (group->n_members > 0)
-        return;
-    size_t at = place_after(self, group->id - 1);
-    self->n_groups--;
-    memmove(&self->groups[at], &self->groups[at + 1], (self->n_groups - at) * sizeof self->groups[0]);
-    hub_table_remove(&self->table, group->labels->hash, group);
-    destroy_group(self, group);
+    if (group->n_members == 0 && group->n_retired == 0)
+        remove_group(self, group);
+}
+
+void hub_group_note_life(struct hub_group *group, bool is_live, int64_t now_ms)
+{
+    group->n_live = is_live ? group->n_live + 1 : group->n_live - 1;
+    if (group->n_live == 0)
+        group->idle_since_ms = now_ms;
+}
+
+static struct hub_retired *find_retired(struct hub_group *group, const struct sb_labelset *role)
+{
+    for (uint32_t i = 0; i < group->n_retired; i++) {
+        if (group->retired[i].role == role)
+            return &group->retired[i];
+    }
+    return NULL;
+}
+
+struct hub_retired *hub_group_retired(struct hub_group *group, struct sb_labelset *role, const struct hub_values *like)
+{
+    struct hub_retired *found = find_retired(group, role);
+    if (!found) {
+        struct hub_retired *retired = realloc(group->retired, (group->n_retired + 1) * sizeof retired[0]);
+        if (!retired)
+            return NULL;
+        group->retired = retired;
+        found = &retired[group->n_retired++];
+        *found = (struct hub_retired){.role = sb_labelset_share(role)};
+    }
+    return hub_values_reserve_like(&found->high, like) && hub_values_reserve_like(&found->low, like) ? found : NULL;
+}
+
+bool hub_view_shows(const struct hub_view *self, const struct hub_group *group, int64_t now_ms, int64_t linger_ms)
+{
+    return self->spec->is_kept || group->n_live > 0 || now_ms - group->idle_since_ms < linger_ms;
+}
+
+static size_t retired_bytes(const struct hub_group *group)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < group->n_retired; i++)
+        bytes += hub_values_bytes(&group->retired[i].high) + hub_values_bytes(&group->retired[i].low);
+    return bytes;
+}
+
+static struct hub_group *idle_longest(const struct hub_view *self)
+{
+    struct hub_group *oldest = NULL;
+    for (size_t i = 0; i < self->n_groups; i++) {
+        struct hub_group *each = self->groups[i];
+        if (each->n_members == 0 && (!oldest || each->idle_since_ms < oldest->idle_since_ms))
+            oldest = each;
+    }
+    return oldest;
+}
+
+size_t hub_view_sweep(struct hub_view *self, int64_t now_ms, int64_t linger_ms, size_t kept_max, size_t *bytes)
+{
+    size_t n_empty = 0;
+    *bytes = 0;
+    for (size_t i = self->n_groups; i-- > 0;) {
+        struct hub_group *group = self->groups[i];
+        if (group->n_members > 0)
+            continue;
+        if (hub_view_shows(self, group, now_ms, linger_ms)) {
+            n_empty++;
+            continue;
+        }
+        *bytes += retired_bytes(group);
+        remove_group(self, group);
+    }
+    size_t dropped = 0;
+    for (; n_empty > kept_max; n_empty--, dropped++) {
+        struct hub_group *group = idle_longest(self);
+        *bytes += retired_bytes(group);
+        remove_group(self, group);
+    }
+    return dropped;
 }

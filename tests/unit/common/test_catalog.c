@@ -1,6 +1,7 @@
 #include "cmocka_all.h"
 
 #include "common/catalog.h"
+#include "temp_dir.h"
 
 static struct sb_catalog *read(const char *text, struct sb_err *err)
 {
@@ -26,6 +27,9 @@ static void the_embedded_catalog_is_sound(void **state)
     sb_catalog_destroy(&catalog);
     assert_null(catalog);
 }
+
+#define HISTOGRAM(name, more)                                                                                          \
+    "version: 1\nbucket_sets: {b: [1]}\nfamilies:\n  " name ": {type: histogram, help: h, buckets: b" more "}\n"
 
 static void errors_say_file_line_and_reason(void **state)
 {
@@ -74,6 +78,26 @@ static void errors_say_file_line_and_reason(void **state)
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, values: {\"9\": [a]}}\n",
          "a.yaml:3: '9' is not a label name"},
         {"version: 1\nfeatures:\n  f: {in: [a]}\n", "a.yaml:3: 'path' is missing"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, quantiles: [0.5]}\n",
+         "a.yaml:3: quantiles go with histograms only"},
+        {HISTOGRAM("x", ", quantiles: [1.5]"), "a.yaml:4: quantile 1.5 is not above 0 and at most 1"},
+        {HISTOGRAM("x", ", quantiles: [0]"), "a.yaml:4: quantile 0 is not above 0 and at most 1"},
+        {HISTOGRAM("x", ", quantiles: 0.5"), "a.yaml:4: quantiles must be a list of at most 32 numbers"},
+        {HISTOGRAM("x", ", quantiles: [0.5, 0.500]"), "a.yaml:4: two quantiles share the name '_p50'"},
+        {HISTOGRAM("x", ", quantiles: [0.999]") "  x_p99_9: {type: gauge, help: h}\n",
+         "a.yaml:5: 'x_p99_9' clashes with 'x_p99_9' (a.yaml:4): both have 'x_p99_9'"},
+        {HISTOGRAM("x", ", semantic: sla_metric") "  x_mean: {type: gauge, help: h}\n",
+         "a.yaml:5: 'x_mean' clashes with 'x_mean' (a.yaml:4): both have 'x_mean'"},
+        {"version: 1\nderived:\n  x: {max: y, help: h}\n", "a.yaml:3: 'x': there is no family 'y'"},
+        {"version: 1\nderived:\n  x: {max: y}\n", "a.yaml:3: 'help' is missing"},
+        {"version: 1\nderived:\n  x: {help: h}\n", "a.yaml:3: 'x' needs either max or ratio"},
+        {"version: 1\nderived:\n  x: {max: y, ratio: [a, b], help: h}\n", "a.yaml:3: 'x' needs either max or ratio"},
+        {"version: 1\nderived:\n  x: {ratio: [a], help: h}\n", "a.yaml:3: ratio must name two families"},
+        {"version: 1\nderived:\n  x-y: {max: y, help: h}\n", "a.yaml:3: 'x-y' is not a metric name"},
+        {"version: 1\nfamilies:\n  y_total: {type: counter, help: h}\nderived:\n  x: {max: y_total, help: h}\n",
+         "a.yaml:5: 'x': 'y_total' is not a gauge"},
+        {"version: 1\nfamilies:\n  y: {type: gauge, help: h}\nderived:\n  y: {max: y, help: h}\n",
+         "a.yaml:5: 'y' clashes with 'y' (a.yaml:3): both have 'y'"},
         {"version: 1\nfamilies: [\n", "a.yaml:3: did not find expected node content"},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -89,14 +113,114 @@ static void files_share_roots_and_may_not_disagree(void **state)
     (void) state;
     struct sb_err err = {.text = ""};
     static const char one[] = "version: 1\nroots: {s: step.s}\n", other[] = "version: 1\nroots: {s: step.t}\n";
-    const struct sb_catalog_file same[] = {{"a.yaml", one, sizeof one - 1}, {"b.yaml", one, sizeof one - 1}};
-    const struct sb_catalog_file unlike[] = {{"a.yaml", one, sizeof one - 1}, {"b.yaml", other, sizeof other - 1}};
+    const struct sb_catalog_file same[] = {{.name = "a.yaml", .text = one, .len = sizeof one - 1},
+                                           {.name = "b.yaml", .text = one, .len = sizeof one - 1}};
+    const struct sb_catalog_file unlike[] = {{.name = "a.yaml", .text = one, .len = sizeof one - 1},
+                                             {.name = "b.yaml", .text = other, .len = sizeof other - 1}};
     struct sb_catalog *catalog = sb_catalog_new(same, 2, &err);
     assert_non_null(catalog);
     assert_int_equal(catalog->n_roots, 1);
     sb_catalog_destroy(&catalog);
     assert_null(sb_catalog_new(unlike, 2, &err));
     assert_string_equal(err.text, "b.yaml:2: root 's' is 'step.s' elsewhere");
+}
+
+static void a_higher_layer_replaces_what_has_the_same_name(void **state)
+{
+    (void) state;
+    struct sb_err err = {.text = ""};
+    static const char lower[] = "version: 1\nroots: {s: step.s}\nbucket_sets: {b: [1]}\nfeatures: {f: {path: a}}\n"
+                                "families:\n  x: {type: gauge, help: old, from: s.x}\n  y: {type: gauge, help: h}\n"
+                                "derived:\n  z: {max: x, help: old}\n";
+    static const char upper[] = "version: 1\nroots: {s: step.t}\nbucket_sets: {b: [2, 3]}\nfeatures: {f: {path: b}}\n"
+                                "families:\n  x: {type: gauge, help: new}\n  w: {type: gauge, help: h}\n"
+                                "derived:\n  z: {max: y, help: new}\n";
+    struct sb_catalog_file files[] = {{.name = "a.yaml", .text = lower, .len = sizeof lower - 1},
+                                      {.name = "b.yaml", .text = upper, .len = sizeof upper - 1, .layer = 1}};
+    struct sb_catalog *catalog = sb_catalog_new(files, 2, &err);
+    assert_string_equal(err.text, "");
+    assert_non_null(catalog);
+    assert_int_equal(catalog->n_families, 3);
+    assert_int_equal(catalog->n_derived, 1);
+    assert_string_equal(sb_catalog_family(catalog, "x", 1)->help, "new");
+    assert_int_equal(sb_catalog_family(catalog, "x", 1)->n_feeds, 0);
+    assert_string_equal(catalog->derived[0].of, "y");
+    assert_string_equal(catalog->roots[0].path, "step.t");
+    assert_int_equal(sb_catalog_bucket_set(catalog, "b")->bounds->n, 2);
+    assert_string_equal(sb_catalog_feature(catalog, "f")->path, "b");
+    sb_catalog_destroy(&catalog);
+
+    files[1].layer = 0;
+    assert_null(sb_catalog_new(files, 2, &err));
+    assert_string_equal(err.text, "b.yaml:2: root 's' is 'step.s' elsewhere");
+}
+
+static void quantiles_are_by_semantic_unless_they_are_said(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text;
+        size_t n;
+    } cases[] = {
+        {HISTOGRAM("x", ""), 0},
+        {HISTOGRAM("x", ", semantic: histogram"), 0},
+        {HISTOGRAM("x", ", semantic: histogram_latency"), 3},
+        {HISTOGRAM("x", ", semantic: sla_metric"), 3},
+        {HISTOGRAM("x", ", semantic: sla_metric, quantiles: []"), 0},
+        {HISTOGRAM("x", ", quantiles: [0.5, 0.999]"), 2},
+    };
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        struct sb_err err = {.text = ""};
+        struct sb_catalog *catalog = read(cases[i].text, &err);
+        assert_string_equal(err.text, "");
+        assert_int_equal(catalog->families[0].n_quantiles, cases[i].n);
+        sb_catalog_destroy(&catalog);
+    }
+    static const struct {
+        double quantile;
+        const char *name;
+    } names[] = {{0.5, "x_p50"},       {0.95, "x_p95"}, {0.99, "x_p99"}, {0.999, "x_p99_9"},
+                 {0.9999, "x_p99_99"}, {0.05, "x_p5"},  {1, "x_p100"}};
+    for (size_t i = 0; i < SB_COUNT(names); i++) {
+        char name[SB_EXPO_NAME_MAX];
+        sb_quantile_name(name, "x", names[i].quantile);
+        assert_string_equal(name, names[i].name);
+    }
+}
+
+static void put_file(void **state, const char *name, const char *text)
+{
+    char path[256];
+    FILE *file = fopen(temp_path(state, path, name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_folder_is_laid_over_what_is_embedded(void **state)
+{
+    struct sb_err err = {.text = ""};
+    struct sb_catalog *catalog = sb_catalog_load("", &err);
+    assert_non_null(catalog);
+    size_t n = catalog->n_families;
+    sb_catalog_destroy(&catalog);
+
+    put_file(state, "b.yaml", "version: 1\nfamilies:\n  vllm:num_requests_running: {type: gauge, help: mine}\n");
+    put_file(state, "a.yaml", "version: 1\nfamilies:\n  my:own: {type: gauge, help: h}\n");
+    put_file(state, "notes.txt", "not a catalog");
+    catalog = sb_catalog_load(*state, &err);
+    assert_string_equal(err.text, "");
+    assert_non_null(catalog);
+    assert_int_equal(catalog->n_families, n + 1);
+    assert_string_equal(sb_catalog_family(catalog, "vllm:num_requests_running", 25)->help, "mine");
+    sb_catalog_destroy(&catalog);
+
+    char path[256];
+    put_file(state, "c.yaml", "");
+    assert_null(sb_catalog_load(*state, &err));
+    assert_non_null(strstr(err.text, "c.yaml:1: a catalog file must be a map"));
+    assert_null(sb_catalog_load(temp_path(state, path, "nowhere"), &err));
+    assert_int_equal(err.rc, SB_IO);
 }
 
 static void every_semantic_reads_back(void **state)
@@ -119,6 +243,9 @@ int main(void)
         cmocka_unit_test(the_embedded_catalog_is_sound),
         cmocka_unit_test(errors_say_file_line_and_reason),
         cmocka_unit_test(files_share_roots_and_may_not_disagree),
+        cmocka_unit_test(a_higher_layer_replaces_what_has_the_same_name),
+        cmocka_unit_test(quantiles_are_by_semantic_unless_they_are_said),
+        cmocka_unit_test_setup_teardown(a_folder_is_laid_over_what_is_embedded, temp_dir_make, temp_dir_drop),
         cmocka_unit_test(every_semantic_reads_back),
     };
     return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);

@@ -31,9 +31,12 @@ static const struct sb_family test_families[] = {
 };
 static const struct sb_catalog test_catalog = {.families = test_families, .n_families = SB_COUNT(test_families)};
 
+enum { TEST_LINGER_MS = 300 * 1000 };
+
 #define assert_number(is, expected) assert_true((double) (is) == (double) (expected))
 
 struct world {
+    struct hub_view_specs views;
     struct hub_counters counters;
     struct hub_store store;
     struct sb_buf message;
@@ -42,22 +45,36 @@ struct world {
     uint64_t last_serial;
 };
 
-static inline void world_open_with(struct world *self, struct hub_store_limits limits)
+static inline void world_open_on(struct world *self, const struct sb_catalog *catalog, const char *views,
+                                 struct hub_store_limits limits)
 {
     *self = (struct world){.now_ms = 1000000};
     sb_buf_init(&self->message, 64 * 1024 * 1024);
     sb_buf_init(&self->answer, 4096);
-    assert_int_equal(hub_store_init(&self->store, &test_catalog, &self->counters, limits, NULL), SB_OK);
+    assert_int_equal(hub_view_specs_load(&self->views, NULL, NULL), SB_OK);
+    if (views) {
+        struct sb_err err = {.text = ""};
+        const struct sb_catalog_file file = {.name = "views.yaml", .text = views, .len = strlen(views)};
+        assert_int_equal(hub_view_specs_read(&self->views, &file, &err), SB_OK);
+    }
+    assert_int_equal(hub_store_init(&self->store, catalog, &self->views, &self->counters, limits, NULL), SB_OK);
+}
+
+static inline void world_open_with(struct world *self, struct hub_store_limits limits)
+{
+    world_open_on(self, &test_catalog, NULL, limits);
 }
 
 static inline void world_open(struct world *self)
 {
-    world_open_with(self, (struct hub_store_limits){.contributions = 1000, .row_bytes = 64 * 1024 * 1024});
+    world_open_with(self, (struct hub_store_limits){
+                              .contributions = 1000, .row_bytes = 64 * 1024 * 1024, .linger_ms = TEST_LINGER_MS});
 }
 
 static inline void world_close(struct world *self)
 {
     hub_store_release(&self->store);
+    hub_view_specs_release(&self->views);
     sb_buf_release(&self->message);
     sb_buf_release(&self->answer);
 }
@@ -282,11 +299,14 @@ static inline uint64_t acked(struct world *self, struct hub_session *session)
 }
 
 /* The whole text of a view without HELP lines; the caller frees it. */
-static inline char *scrape_as(struct world *self, const char *view, enum sb_expo_format format)
+static inline char *scrape_asked(struct world *self, const char *view, enum sb_expo_format format,
+                                 const struct hub_query *query)
 {
     struct sb_buf out;
     sb_buf_init(&out, 64 * 1024 * 1024);
-    struct hub_scrape *scrape = hub_scrape_new(&self->store, hub_store_view(&self->store, view), format, NULL, NULL);
+    const struct hub_ask ask = {
+        .view = hub_store_view(&self->store, view), .format = format, .now_ms = self->now_ms, .query = query};
+    struct hub_scrape *scrape = hub_scrape_new(&self->store, &ask);
     assert_non_null(scrape);
     while (hub_scrape_next(scrape, &out)) {
     }
@@ -310,6 +330,11 @@ static inline char *scrape_as(struct world *self, const char *view, enum sb_expo
     *to = '\0';
     sb_buf_release(&out);
     return text;
+}
+
+static inline char *scrape_as(struct world *self, const char *view, enum sb_expo_format format)
+{
+    return scrape_asked(self, view, format, NULL);
 }
 
 static inline void assert_scrape_as(struct world *self, const char *view, enum sb_expo_format format,

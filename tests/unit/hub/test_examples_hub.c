@@ -25,6 +25,7 @@ struct example {
 
 struct world {
     struct sb_catalog *catalog;
+    struct hub_view_specs views;
     struct hub_counters counters;
     struct hub_store store;
     struct hub_session session;
@@ -51,7 +52,8 @@ static int make(void **state)
     struct sb_err err;
     memset(&world, 0, sizeof world);
     world.catalog = sb_catalog_new(sb_catalog_embedded, sb_catalog_embedded_count, &err);
-    if (!world.catalog || hub_store_init(&world.store, world.catalog, &world.counters, limits, &err) != SB_OK)
+    if (!world.catalog || hub_view_specs_load(&world.views, NULL, &err) != SB_OK ||
+        hub_store_init(&world.store, world.catalog, &world.views, &world.counters, limits, &err) != SB_OK)
         return -1;
     hub_session_init(&world.session, &world.store, 1, 1000);
     sb_buf_init(&world.answer, 1u << 20);
@@ -64,6 +66,7 @@ static int drop(void **state)
     struct world *world = *state;
     hub_session_release(&world->session);
     hub_store_release(&world->store);
+    hub_view_specs_release(&world->views);
     sb_catalog_destroy(&world->catalog);
     sb_buf_release(&world->answer);
     return 0;

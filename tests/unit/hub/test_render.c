@@ -262,7 +262,7 @@ static void a_scrape_survives_what_comes_and_goes(void **state)
     sb_buf_init(&piece, 16 * 1024 * 1024);
     sb_buf_init(&all, 16 * 1024 * 1024);
     struct hub_scrape *scrape =
-        hub_scrape_new(&world->store, hub_store_view(&world->store, "dp"), SB_EXPO_TEXT, NULL, NULL);
+        hub_scrape_new(&world->store, &(struct hub_ask){.view = hub_store_view(&world->store, "dp")});
     assert_non_null(scrape);
 
     uint32_t pieces = 0;
@@ -337,7 +337,7 @@ static void a_row_of_many_series_comes_in_small_pieces(void **state)
     struct sb_buf piece;
     sb_buf_init(&piece, 1 << 20);
     struct hub_scrape *scrape =
-        hub_scrape_new(&world->store, hub_store_view(&world->store, "full"), SB_EXPO_TEXT, NULL, NULL);
+        hub_scrape_new(&world->store, &(struct hub_ask){.view = hub_store_view(&world->store, "full")});
     size_t n_counts = 0, n_headers = 0;
     double total = 0;
     for (bool more = true; more;) {

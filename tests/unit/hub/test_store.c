@@ -111,11 +111,11 @@ static void a_silent_agent_loses_all_gauges_and_no_counter(void **state)
                                                     .cells = {{C_TOKENS, 1}}}),
                      HUB_OK);
     world->now_ms += TIMEOUT_MS - 1;
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", "# TYPE t:info gauge\nt:info{" ROW ",what=\"a\"} 1\n" RUNNING(7) TOKENS(11));
     heartbeat(world, &a);
     world->now_ms += 1;
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", RUNNING(3) TOKENS(11));
     hub_session_release(&a);
     hub_session_release(&b);
@@ -131,7 +131,7 @@ static void a_new_session_of_a_lineage_changes_nothing_until_it_sends(void **sta
     assert_scrape(world, "full", RUNNING(3) TOKENS(10));
     world->now_ms += 5000;
     join(world, &a, 'a', 1);
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", RUNNING(3) TOKENS(10));
     send_both(world, &a, 1, 0, 4, 11);
     assert_scrape(world, "full", RUNNING(4) TOKENS(11));
@@ -148,10 +148,10 @@ static void what_a_new_session_leaves_out_is_buried_after_the_timeout(void **sta
     join(world, &a, 'a', 0);
     world->now_ms += TIMEOUT_MS - 1;
     heartbeat(world, &a);
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", RUNNING(3) TOKENS(10));
     world->now_ms += 1;
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", TOKENS(10));
     hub_session_release(&a);
 }
@@ -164,7 +164,7 @@ static void a_lineage_that_ended_its_session_goes_stale_by_time_alone(void **sta
     send_both(world, &a, 1, 0, 3, 10);
     hub_session_release(&a);
     world->now_ms += TIMEOUT_MS;
-    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS);
+    hub_store_sweep(&world->store, world->now_ms, TIMEOUT_MS, INT64_MAX);
     assert_scrape(world, "full", TOKENS(10));
     assert_int_equal(world->store.lineages.n, 1);
 }

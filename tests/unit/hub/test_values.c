@@ -48,20 +48,20 @@ static void the_order_of_parts_does_not_change_a_sum(void **state)
     for (size_t i = 0; i < N; i++) {
         set(&values[i], 5, 0.1 * (double) (i + 1) + (i % 3 ? 1e9 : 1e-9));
         set(&values[i], 70 + (uint32_t) (i % 5), 1); /* some have it, some don't */
-        parts[i] = (struct hub_part){.values = &values[i]};
+        parts[i] = (struct hub_part){.values = &values[i], .sums = 1};
     }
     double first = 0;
     uint32_t seed = 1;
     for (int round = 0; round < 20; round++) {
-        struct hub_values sum = {0};
-        assert_true(hub_values_fold(&sum, parts, N, &aggregate));
+        struct hub_sum sum = {0};
+        assert_true(hub_sums_fold(&sum, 1, parts, N, &aggregate));
         if (round == 0)
-            first = get(&sum, 5);
-        assert_number(get(&sum, 5), first);
-        assert_number(get(&sum, 70), 101);
-        assert_number(get(&sum, 74), 100);
-        assert_number(get(&sum, 75), -1);
-        hub_values_release(&sum);
+            first = get(&sum.values, 5);
+        assert_number(get(&sum.values, 5), first);
+        assert_number(get(&sum.values, 70), 101);
+        assert_number(get(&sum.values, 74), 100);
+        assert_number(get(&sum.values, 75), -1);
+        hub_sum_release(&sum);
         for (size_t i = N - 1; i > 0; i--) {
             seed = seed * 1664525 + 1013904223;
             size_t j = (seed >> 8) % (i + 1);
@@ -83,12 +83,12 @@ static void small_parts_beside_a_large_one_are_not_lost(void **state)
     uint8_t aggregate = SB_AGGREGATE_SUM;
     for (size_t i = 0; i <= N; i++) {
         set(&values[i], 3, i == 0 ? 9007199254740992.0 : 0.5); /* 2^53: adding a half to it changes nothing */
-        parts[i] = (struct hub_part){.values = &values[i]};
+        parts[i] = (struct hub_part){.values = &values[i], .sums = 1};
     }
-    struct hub_values sum = {0};
-    assert_true(hub_values_fold(&sum, parts, N + 1, &aggregate));
-    assert_number(get(&sum, 3), 9007199254740992.0 + 500);
-    hub_values_release(&sum);
+    struct hub_sum sum = {0};
+    assert_true(hub_sums_fold(&sum, 1, parts, N + 1, &aggregate));
+    assert_number(get(&sum.values, 3), 9007199254740992.0 + 500);
+    hub_sum_release(&sum);
     for (size_t i = 0; i <= N; i++)
         hub_values_release(&values[i]);
 }
@@ -97,16 +97,16 @@ static void a_sum_of_zeros_is_a_value_and_a_sum_of_nothing_is_none(void **state)
 {
     (void) state;
     struct hub_values values[2] = {0};
-    struct hub_part parts[2] = {{.values = &values[0]}, {.values = &values[1]}};
+    struct hub_part parts[2] = {{.values = &values[0], .sums = 1}, {.values = &values[1], .sums = 1}};
     uint8_t aggregate = SB_AGGREGATE_SUM;
     set(&values[0], 1, 0);
     set(&values[1], 2, 0);
-    struct hub_values sum = {0};
-    assert_true(hub_values_fold(&sum, parts, 2, &aggregate));
-    assert_number(get(&sum, 1), 0);
-    assert_number(get(&sum, 2), 0);
-    assert_number(get(&sum, 3), -1);
-    hub_values_release(&sum);
+    struct hub_sum sum = {0};
+    assert_true(hub_sums_fold(&sum, 1, parts, 2, &aggregate));
+    assert_number(get(&sum.values, 1), 0);
+    assert_number(get(&sum.values, 2), 0);
+    assert_number(get(&sum.values, 3), -1);
+    hub_sum_release(&sum);
     hub_values_release(&values[0]);
     hub_values_release(&values[1]);
 }
@@ -124,19 +124,19 @@ static void gauges_are_folded_by_the_aggregate_of_their_family(void **state)
         for (uint32_t family = 0; family < 4; family++)
             values[i].gauges[values[i].n_gauges++] =
                 (struct hub_gauge){.family = family, .id = 10 - family, .value = i < 3 ? inputs[i] : 1000};
-        parts[i] = (struct hub_part){.values = &values[i], .has_gauges = i < 3};
+        parts[i] = (struct hub_part){.values = &values[i], .sums = 1, .has_gauges = i < 3};
     }
-    struct hub_values sum = {0};
-    assert_true(hub_values_fold(&sum, parts, 4, aggregates));
-    assert_int_equal(sum.n_gauges, 4);
+    struct hub_sum sum = {0};
+    assert_true(hub_sums_fold(&sum, 1, parts, 4, aggregates));
+    assert_int_equal(sum.values.n_gauges, 4);
     for (uint32_t family = 0; family < 4; family++) {
         uint32_t n;
-        const struct hub_gauge *found = hub_values_gauges(&sum, family, &n);
+        const struct hub_gauge *found = hub_values_gauges(&sum.values, family, &n);
         assert_int_equal(n, 1);
         assert_int_equal(found->id, 10 - family);
         assert_number(found->value, expected[family]);
     }
-    hub_values_release(&sum);
+    hub_sum_release(&sum);
     for (size_t i = 0; i < 4; i++)
         hub_values_release(&values[i]);
 }

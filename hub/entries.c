@@ -1,0 +1,157 @@
+/* What a scrape prints, by name: families, and what is derived from them (index.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/index.h"
+
+uint32_t hub_index_place_after(const struct hub_index *self, const char *name)
+{
+    uint32_t low = 0;
+    uint32_t high = self->n_entries;
+    while (name && low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (strcmp(self->entries[middle]->name, name) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool reserve(struct hub_index *self)
+{
+    if (self->n_entries < self->cap_entries)
+        return true;
+    uint32_t cap = self->cap_entries ? self->cap_entries * 2 : 64;
+    struct hub_entry **entries = realloc(self->entries, cap * sizeof entries[0]);
+    if (!entries)
+        return false;
+    self->entries = entries;
+    self->cap_entries = cap;
+    return true;
+}
+
+static void destroy(struct hub_entry *entry)
+{
+    free(entry->name);
+    free(entry->help);
+    free(entry);
+}
+
+/* Takes over what the draft says; name and help are copied. */
+static bool add(struct hub_index *self, struct hub_entry draft, const char *name, const char *help)
+{
+    struct hub_entry *entry = malloc(sizeof *entry);
+    if (!entry)
+        return false;
+    *entry = draft;
+    entry->name = strdup(name);
+    entry->help = strdup(help);
+    if (!entry->name || !entry->help || !reserve(self)) {
+        destroy(entry);
+        return false;
+    }
+    uint32_t place = hub_index_place_after(self, name);
+    memmove(&self->entries[place + 1], &self->entries[place], (self->n_entries - place) * sizeof self->entries[0]);
+    self->entries[place] = entry;
+    self->n_entries++;
+    return true;
+}
+
+/* Of a family that an agent described, a derived name may clash with another's: then that one is left out. */
+static bool may_have(struct hub_index *self, const struct hub_family *family, const char *name)
+{
+    if (family->catalog)
+        return true;
+    if (!sb_metric_name_is_valid(name, strlen(name)))
+        return false;
+    if (!hub_index_is_clash(self, name, SB_GAUGE))
+        return hub_index_claim(self, name, SB_GAUGE);
+    hub_index_count_clash(self, name, NULL);
+    return false;
+}
+
+static void add_quantiles(struct hub_index *self, const struct hub_family *family)
+{
+    char name[SB_EXPO_NAME_MAX];
+    char help[HUB_HELP_MAX + 64];
+    for (size_t i = 0; i < family->n_quantiles; i++) {
+        struct hub_entry entry = {
+            .how = HUB_QUANTILE, .type = SB_GAUGE, .of = family, .quantile = family->quantiles[i]};
+        char number[SB_NUM_MAX];
+        sb_num_value(number, entry.quantile);
+        snprintf(entry.label, sizeof entry.label, "quantile=\"%s\"", number);
+        sb_quantile_name(name, family->name, entry.quantile);
+        snprintf(help, sizeof help, "%s (quantile %s, from the buckets)", family->help, number);
+        if (may_have(self, family, name) && !add(self, entry, name, help))
+            return;
+    }
+    sb_mean_name(name, family->name);
+    snprintf(help, sizeof help, "%s (mean)", family->help);
+    const struct hub_entry mean = {.how = HUB_MEAN, .type = SB_GAUGE, .of = family};
+    if (family->n_quantiles > 0 && may_have(self, family, name) && !add(self, mean, name, help))
+        return;
+}
+
+/* What the catalog derives from this family, and from another that is there already. */
+static void add_derived(struct hub_index *self, const struct hub_family *family)
+{
+    for (size_t i = 0; family->catalog && i < self->catalog->n_derived; i++) {
+        const struct sb_derived *derived = &self->catalog->derived[i];
+        bool is_of = strcmp(derived->of, family->name) == 0;
+        bool is_by = derived->by && strcmp(derived->by, family->name) == 0;
+        if (!is_of && !is_by)
+            continue;
+        const struct hub_entry entry = {
+            .how = derived->kind == SB_DERIVED_MAX ? HUB_MAX : HUB_RATIO,
+            .type = SB_GAUGE,
+            .of = is_of ? family : hub_index_find(self, derived->of),
+            .by = !derived->by ? NULL
+                  : is_by      ? family
+                               : hub_index_find(self, derived->by),
+        };
+        bool is_whole = entry.of && (!derived->by || entry.by);
+        if (is_whole && !add(self, entry, derived->name, derived->help))
+            return;
+    }
+}
+
+bool hub_entries_add(struct hub_index *self, const struct hub_family *family)
+{
+    const struct hub_entry itself = {.how = HUB_FAMILY_ITSELF, .type = family->type, .of = family};
+    if (!add(self, itself, family->name, family->help))
+        return false;
+    add_quantiles(self, family);
+    add_derived(self, family);
+    return true;
+}
+
+void hub_entries_release(struct hub_index *self)
+{
+    for (uint32_t i = 0; i < self->n_entries; i++)
+        destroy(self->entries[i]);
+    free(self->entries);
+}
+
+bool hub_entries_claim_catalog(struct hub_index *self)
+{
+    const struct sb_catalog *catalog = self->catalog;
+    char name[SB_EXPO_NAME_MAX];
+    for (size_t i = 0; i < catalog->n_families; i++) {
+        const struct sb_family *family = &catalog->families[i];
+        for (size_t q = 0; q < family->n_quantiles; q++) {
+            sb_quantile_name(name, family->name, family->quantiles[q]);
+            if (!hub_index_claim(self, name, SB_GAUGE))
+                return false;
+        }
+        sb_mean_name(name, family->name);
+        if (family->n_quantiles > 0 && !hub_index_claim(self, name, SB_GAUGE))
+            return false;
+    }
+    for (size_t i = 0; i < catalog->n_derived; i++) {
+        if (!hub_index_claim(self, catalog->derived[i].name, SB_GAUGE))
+            return false;
+    }
+    return true;
+}

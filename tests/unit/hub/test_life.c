@@ -1,0 +1,268 @@
+#include "cluster_test.h"
+
+enum { TIMEOUT_MS = 15000, CLOSED_AFTER_MS = 24 * 3600 * 1000 };
+
+static int open_cluster(void **state)
+{
+    static struct cluster cluster;
+    cluster_open(&cluster, NULL);
+    cluster_join(&cluster);
+    *state = &cluster;
+    return 0;
+}
+
+static int close_cluster(void **state)
+{
+    cluster_close(*state);
+    return 0;
+}
+
+/* Time passes; the agent goes on to speak. */
+static void wait_ms(struct cluster *cluster, int64_t ms)
+{
+    cluster->world.now_ms += ms;
+    begin(&cluster->world, 1, "FRAME");
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
+    hub_store_sweep(&cluster->world.store, cluster->world.now_ms, TIMEOUT_MS, CLOSED_AFTER_MS);
+}
+
+/* Time passes, and nobody speaks. */
+static void wait_in_silence(struct cluster *cluster, int64_t ms)
+{
+    cluster->world.now_ms += ms;
+    hub_store_sweep(&cluster->world.store, cluster->world.now_ms, TIMEOUT_MS, CLOSED_AFTER_MS);
+}
+
+static void assert_done(struct cluster *cluster, const char *view, const char *expected)
+{
+    struct hub_query query = {.view = hub_store_view(&cluster->world.store, view)->spec};
+    assert_true(hub_query_add_family(&query, "c:done"));
+    char *text = scrape_asked(&cluster->world, view, SB_EXPO_TEXT, &query);
+    const char *lines = strchr(text, '\n');
+    assert_string_equal(lines ? lines + 1 : "", expected);
+    free(text);
+}
+
+#define FULL(n) "c:done_total{model_name=\"m\",service_name=\"s\"} " #n "\n"
+#define NODE(node, role, n)                                                                                            \
+    "c:done_total{model_name=\"m\",node=\"" node "\",role=\"" role "\",service_name=\"s\"} " #n "\n"
+#define ROLE(role, n) "c:done_total{model_name=\"m\",role=\"" role "\",service_name=\"s\"} " #n "\n"
+
+static void a_row_without_live_sources_lingers_and_comes_back_with_its_counters(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    cluster_done(cluster, 2, 30, 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 10) NODE("n1", "decode", 30));
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 0), HUB_OK);
+    wait_ms(cluster, TEST_LINGER_MS - 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 10) NODE("n1", "decode", 30));
+    wait_ms(cluster, 1);
+    assert_done(cluster, "node", NODE("n1", "decode", 30));
+    assert_done(cluster, "role", ROLE("prefill", 10) ROLE("decode", 30)); /* kept */
+    assert_done(cluster, "full", FULL(40));
+    cluster_done(cluster, 0, 11, 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 11) NODE("n1", "decode", 30));
+}
+
+static void what_is_forgotten_stays_in_every_row_it_belonged_to(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 10 * (i + 1), 1);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 0), HUB_OK);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    assert_int_equal(cluster->world.store.contributions.n, 3);
+    assert_done(cluster, "full", FULL(100));
+    assert_done(cluster, "role", ROLE("prefill", 30) ROLE("decode", 70));
+    assert_done(cluster, "node",
+                NODE("n1", "prefill", 10) NODE("n2", "prefill", 20) NODE("n1", "decode", 30) NODE("n2", "decode", 40));
+    wait_ms(cluster, TEST_LINGER_MS);
+    assert_done(cluster, "node", NODE("n2", "prefill", 20) NODE("n1", "decode", 30) NODE("n2", "decode", 40));
+    assert_done(cluster, "role", ROLE("prefill", 30) ROLE("decode", 70));
+    for (uint32_t i = 1; i < 4; i++)
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", i), HUB_OK);
+    wait_ms(cluster, TEST_LINGER_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 0);
+    assert_done(cluster, "node", "");
+    assert_done(cluster, "dp", "");
+    assert_done(cluster, "role", ROLE("prefill", 30) ROLE("decode", 70));
+    assert_done(cluster, "full", FULL(100));
+}
+
+/* The id may be used again at once, for another contribution of the same row. */
+static void a_forgotten_id_is_free_and_its_row_goes_on(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    cluster_add(cluster, &cluster->session, 0, 77, "service_name=s,job_name=j0,dp_rank=0",
+                "model_name=m,role=prefill,node=n1,pod_ip=10.0.0.0,instance_id=new");
+    assert_done(cluster, "node", NODE("n1", "prefill", 10));
+    cluster_done(cluster, 0, 5, 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 15));
+    assert_done(cluster, "full", FULL(15));
+}
+
+static void forget_is_checked_whole(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    struct sb_buf *buf = begin(&cluster->world, 2, "FORGET");
+    sb_mp_put_array(buf, 2);
+    sb_mp_put_uint(buf, 0);
+    sb_mp_put_uint(buf, 99);
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_REFUSAL_unknown_id);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+    buf = begin(&cluster->world, 2, "FORGET");
+    sb_mp_put_array(buf, 2);
+    sb_mp_put_uint(buf, 0);
+    sb_mp_put_uint(buf, 0);
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
+    assert_int_equal(cluster->world.store.contributions.n, 3);
+}
+
+/* Fractions whose sums round: neither retiring nor another order may make the row fall. */
+static void retiring_never_makes_a_sum_fall(void **state)
+{
+    enum { N = 200, FIRST = 10 };
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < N; i++) {
+        char source[64];
+        snprintf(source, sizeof source, "service_name=s,job_name=x%u,dp_rank=0", i);
+        cluster_add(cluster, &cluster->session, FIRST + i, 100 + i, source, "model_name=m,role=decode");
+        cluster_done(cluster, FIRST + i, 0.1 * (i + 1) + (i % 3 ? 1e9 : 1e-9), 1);
+    }
+    char *before = scrape_as(&cluster->world, "role", SB_EXPO_TEXT);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "END", FIRST + (i * 7) % N), HUB_OK);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", FIRST + (i * 7) % N), HUB_OK);
+        if (i % 20 != 0 && i != N - 1)
+            continue;
+        char *after = scrape_as(&cluster->world, "role", SB_EXPO_TEXT);
+        const char *done = strstr(before, "c:done_total{"), *now = strstr(after, "c:done_total{");
+        assert_memory_equal(done, now, strcspn(done, "\n"));
+        free(after);
+    }
+    free(before);
+}
+
+static void retired_cells_keep_their_role(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_send(cluster,
+                     (struct test_frame){
+                         .contribution = i,
+                         .n_cells = 5,
+                         .cells = {{D_DONE, 10}, {D_WAIT, i + 1}, {D_WAIT + 1, 0}, {D_WAIT + 2, 0}, {D_WAIT + 3, 1}}});
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", i), HUB_OK);
+    char *text = scrape_as(&cluster->world, "full", SB_EXPO_TEXT);
+    assert_non_null(strstr(text, "c:wait_seconds_count{model_name=\"m\",service_name=\"s\"} 7\n"));
+    assert_non_null(strstr(text, FULL(40)));
+    free(text);
+    struct hub_query query = {.view = hub_store_view(&cluster->world.store, "full")->spec};
+    assert_true(hub_query_narrow(&query, HUB_NARROW_role, "prefill"));
+    assert_true(hub_query_add_family(&query, "c:done"));
+    text = scrape_asked(&cluster->world, "full", SB_EXPO_TEXT, &query);
+    assert_non_null(strstr(text, FULL(20)));
+    free(text);
+}
+
+static void memory_of_retired_rows_is_counted_and_given_back(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 1, 1);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", i), HUB_OK);
+    size_t lingering = cluster->world.store.row_bytes;
+    wait_ms(cluster, TEST_LINGER_MS);
+    size_t kept = cluster->world.store.row_bytes;
+    assert_true(kept > 0 && kept < lingering);
+    /* full, role and stage, each for two roles: a page and its place, for both halves */
+    assert_true(kept <= 6 * 2 * (HUB_PAGE_CELLS + 1) * sizeof(double));
+}
+
+static void a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 10, 1);
+    hub_session_release(&cluster->session);
+    hub_session_init(&cluster->session, &cluster->world.store, ++cluster->world.last_serial, cluster->world.now_ms);
+    wait_in_silence(cluster, CLOSED_AFTER_MS - 1);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+    wait_in_silence(cluster, 1);
+    assert_int_equal(cluster->world.store.contributions.n, 0);
+    assert_done(cluster, "full", FULL(40));
+
+    pack_hello(&cluster->world, 'a', 17);
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
+    struct sb_mp at = sb_mp_over(cluster->world.answer.data, cluster->world.answer.len);
+    uint32_t n;
+    struct sb_slice type, id;
+    uint64_t version, generation;
+    assert_true(sb_mp_array(&at, &n) && sb_mp_str(&at, &type) && sb_slice_is(type, "WELCOME") &&
+                sb_mp_uint(&at, &version) && sb_mp_bin(&at, &id) && sb_mp_uint(&at, &generation));
+    assert_true(generation > 17);
+    begin(&cluster->world, 1, "FRAME");
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_REFUSAL_closed);
+    assert_done(cluster, "full", FULL(40));
+
+    struct hub_session fresh;
+    greet(&cluster->world, &fresh, 'b');
+    hub_session_release(&fresh);
+    assert_int_equal(cluster->world.store.lineages.n, 1); /* the closed one is remembered, the idle one not */
+}
+
+static void a_lineage_with_a_session_is_never_closed(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    wait_in_silence(cluster, 2 * (int64_t) CLOSED_AFTER_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+    wait_ms(cluster, 1);
+}
+
+static void rows_that_are_kept_for_good_have_a_limit(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < HUB_KEPT_ROWS_MAX + 3; i++) {
+        char source[64];
+        char identity[64];
+        snprintf(source, sizeof source, "service_name=q%u,job_name=x,dp_rank=0", i);
+        snprintf(identity, sizeof identity, "model_name=m,role=decode");
+        cluster_add(cluster, &cluster->session, 10, 1000 + i, source, identity);
+        cluster_done(cluster, 10, 1, 1);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 10), HUB_OK);
+        cluster->world.now_ms++;
+    }
+    wait_ms(cluster, TEST_LINGER_MS);
+    const struct hub_view *full = hub_store_view(&cluster->world.store, "full");
+    assert_int_equal(full->n_groups, HUB_KEPT_ROWS_MAX + 1); /* and the row of the sources that live */
+    assert_int_equal(cluster->world.counters.limits[HUB_LIMIT_kept_rows], 3 * 3); /* full, role and stage */
+    char *text = scrape_as(&cluster->world, "full", SB_EXPO_TEXT);
+    assert_null(strstr(text, "service_name=\"q2\""));
+    assert_non_null(strstr(text, "service_name=\"q3\""));
+    free(text);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_cluster, close_cluster)
+    const struct CMUnitTest tests[] = {
+        CASE(a_row_without_live_sources_lingers_and_comes_back_with_its_counters),
+        CASE(what_is_forgotten_stays_in_every_row_it_belonged_to),
+        CASE(a_forgotten_id_is_free_and_its_row_goes_on),
+        CASE(forget_is_checked_whole),
+        CASE(retiring_never_makes_a_sum_fall),
+        CASE(retired_cells_keep_their_role),
+        CASE(memory_of_retired_rows_is_counted_and_given_back),
+        CASE(a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another),
+        CASE(a_lineage_with_a_session_is_never_closed),
+        CASE(rows_that_are_kept_for_good_have_a_limit),
+    };
+    return cmocka_run_group_tests_name("life", tests, NULL, NULL);
+}
