@@ -285,6 +285,55 @@ def test_dp_prints_engine_by_a_setting(new_cluster: Callable[..., Cluster], play
     assert all("engine" not in dict(row) for view in ("full", "instance", "role") for row in rows(cluster, view))
 
 
+# ---- derived families and names
+
+def assert_valid(cluster: Cluster) -> None:
+    for view in ("full", "dp", "role"):
+        for parse, accept in ((parse_text, "text/plain"), (parse_openmetrics, OPENMETRICS)):
+            families = list(parse(cluster.hub.metrics(view, accept)))
+            assert len(families) == len({f.name for f in families}), (view, accept)
+            lines = [(s.name, *sorted(s.labels.items())) for f in families for s in f.samples]
+            assert len(lines) == len(set(lines)), (view, accept)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_family_named_like_a_derived_one_clashes(cluster: Cluster, players: list[Player], is_first: bool) -> None:
+    """With those of the catalog, and with those of a histogram that an agent describes, whichever of both comes first."""
+    waits = Family("e:wait_seconds", "histogram", "sla_metric")
+    taken = [Family(name, "gauge", "state_gauge") for name in ("vllm:prefix_cache_hit_rate", "vllm:num_requests_running_max",
+                                                              "vllm:time_to_first_token_seconds_p50", "e:wait_seconds_p95", "e:wait_seconds_mean")]
+    player = Player(cluster, described=[waits, *taken])
+    players.append(player)
+    life = player.define()
+    histogram = {**CELLS, Series(waits, (), (0.5, 1.0)): [1.0, 1.0, 0.0, 1.0]}
+    gauges = {**GAUGES, **{Series(family): 77.0 for family in taken}}
+    if is_first:
+        player.say(life, {}, gauges)
+    player.say(life, histogram)
+    player.say(life, histogram, gauges)
+    assert_valid(cluster)
+    text = cluster.hub.metrics()
+    assert sample(text, "vllm:prefix_cache_hit_rate") == 0.25 and sample(text, "vllm:num_requests_running_max") == 2
+    assert sample(text, "vllm:time_to_first_token_seconds_p50") == 0.5
+    assert cluster.hub.sample("statsbus_hub_family_clashes_total") or 0 >= 3
+    assert sample(text, "e:wait_seconds_count") in (2, None) and sample(text, "vllm:generation_tokens_total") == 10
+
+
+def test_quantiles_below_zero_and_in_the_last_bucket(cluster: Cluster, players: list[Player]) -> None:
+    """As Prometheus: the first bucket starts at 0, unless its bound is not above 0; the last has no end, so that its start is said."""
+    player = Player(cluster)
+    players.append(player)
+    name = "vllm:request_queue_time_seconds"
+    for i, (bounds, cells, expected) in enumerate((
+            ((-1.0, 1.0), [4.0, 0.0, 0.0, -8.0], (-1, -1, -1)), ((-1.0, 1.0), [0.0, 4.0, 0.0, 0.0], (0, 0.9, 0.98)),
+            ((0.0, 1.0), [4.0, 0.0, 0.0, 0.0], (0, 0, 0)), ((1.0, 2.0), [0.0, 0.0, 5.0, 50.0], (2, 2, 2)),
+            ((1.0, 2.0), [1.0, 0.0, 0.0, 0.5], (0.5, 0.95, 0.99)), ((1.0, 2.0, 4.0), [2.0, 0.0, 2.0, 0.0, 6.0], (1, 3.8, 3.96)))):
+        life = player.define(f"j{i}", model_name=f"m{i}")
+        player.say(life, {Series(Family(name, "histogram", "histogram_latency"), (), bounds): [*cells[:-1], max(cells[-1], 0.0)]}, {})
+        text = scrape(cluster, f"type=full&model_name=m{i}")
+        assert tuple(sample(text, f"{name}_p{q}") for q in (50, 95, 99)) == pytest.approx(expected), (bounds, cells)
+
+
 # ---- a catalog of one's own
 
 CATALOG = """\

@@ -53,6 +53,7 @@ views:
   decoders: {by: [node, stage], where: {role: [decode, both]}, deny: [vllm:cache_config_info, vllm:generation_tokens], derived: false}
   ranks: {by: [dp_rank], allow: [vllm:generation_tokens, vllm:kv_cache_usage_perc_max, vllm:time_to_first_token_seconds_p95],
           rename: {engine: dp_rank}}
+  scoped: {by: [instance_id, dp_rank, stage, role], role_scope: true}
 """
 ALL_VIEWS = (
     *VIEWS,
@@ -61,6 +62,7 @@ ALL_VIEWS = (
          deny=("vllm:cache_config_info", "vllm:generation_tokens"), derived=False),
     View("ranks", ("dp_rank",), allow=("vllm:generation_tokens", "vllm:kv_cache_usage_perc_max", "vllm:time_to_first_token_seconds_p95"),
          rename=(("engine", "dp_rank"),)),
+    View("scoped", ("instance_id", "dp_rank", "stage", "role"), role_scope=True),
 )
 
 
@@ -507,4 +509,4 @@ def query_of(narrow: Narrow | None) -> str:
 
 
 EVENTS = {"step": 60, "duplicate": 6, "release": 5, "join": 6, "restart": 2, "rebound": 1, "move": 2, "role": 2, "leave": 2, "forget": 5,
-          "buried": 3, "reconnect": 1, "lose": 0.25, "return": 0.35}
+          "buried": 3, "reconnect": 1, "lose": 0.2, "return": 0.4}
