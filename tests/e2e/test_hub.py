@@ -207,7 +207,7 @@ def test_a_stopped_hub_that_goes_on_buries_nobody(new_cluster: Any) -> None:
 
 
 def test_http_says_what_is_wrong(cluster: Cluster) -> None:
-    cases = [("/metrics?type=nosuch", 400, "full, dp"), ("/metrics?color=red", 400, "color"), ("/metrics?type=full&type=dp", 400, "twice"),
+    cases = [("/metrics?type=nosuch", 400, "full, instance, role, dp"), ("/metrics?color=red", 400, "color"), ("/metrics?type=full&type=dp", 400, "twice"),
              ("/nosuch", 404, ""), ("/healthz", 200, ""), ("/readyz", 200, ""), ("/", 200, "/metrics?type=dp")]
     for path, status, text in cases:
         got, _, body = cluster.hub.get(path)
@@ -237,8 +237,8 @@ def test_large_scrapes_come_whole_while_frames_arrive(cluster: Cluster) -> None:
                 fake.frame({TOKENS: 10_000 + i}, {RUNNING: 1}, contribution=i)
             text = cluster.hub.metrics("dp")
             lines = samples(text)
-            assert len(lines) == len({(name, *sorted(labels.items())) for name, labels, _ in lines}) == ranks * 7
-            assert len(re.findall("^# TYPE ", text, re.M)) == 3
+            assert len(lines) == len({(name, *sorted(labels.items())) for name, labels, _ in lines}) == ranks * 8
+            assert len(re.findall("^# TYPE ", text, re.M)) == 4
         fake.settle()
 
 
