@@ -113,7 +113,7 @@ static const uint8_t *read_scalar(const struct reader *self, const uint8_t *at, 
 
 static void count_refused(const struct reader *self, uint32_t family)
 {
-    agent_ledger_family_at(self->binding->ledger, family)->refused++;
+    binding_refuse(self->binding, family, 1);
 }
 
 enum outcome { HAS_VALUE, NO_SAMPLE, BAD_VALUE };
@@ -322,7 +322,7 @@ static const uint8_t *observe_list(const struct reader *self, const struct plan_
     }
     cells[bounds->n + 1] = sum;
     if (refused)
-        agent_ledger_family_at(self->binding->ledger, program->family)->refused += refused;
+        binding_refuse(self->binding, program->family, refused);
     return at;
 }
 

@@ -20,6 +20,8 @@ struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_le
                                         struct agent_contribution *to, const struct agent_hello *hello,
                                         uint32_t source_index, bool with_gauges) SB_CHECK;
 void agent_binding_destroy(struct agent_binding **self_p);
+/* Adds to what the agent counts about the source, if the catalog has a family for that. */
+void agent_binding_count(struct agent_binding *self, enum sb_agent_count what, uint64_t n);
 struct agent_contribution *agent_binding_contribution(const struct agent_binding *self);
 
 enum agent_record_type { AGENT_RECORD_STEP, AGENT_RECORD_EVENT, AGENT_RECORD_OBS, AGENT_RECORD_UNKNOWN };

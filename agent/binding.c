@@ -186,6 +186,25 @@ uint32_t binding_target_of_zero(struct agent_binding *self, const struct plan_ze
     return *target;
 }
 
+static void open_count(struct agent_binding *self, const struct plan_family *family)
+{
+    struct sb_label_draft none;
+    sb_label_draft_clear(&none);
+    self->counts[family->catalog->count] = target_in_series(self, family->family, SB_COUNTER, AGENT_NONE, &none);
+}
+
+void agent_binding_count(struct agent_binding *self, enum sb_agent_count what, uint64_t n)
+{
+    if (self->counts[what] != AGENT_NONE)
+        self->to->live[self->counts[what]] += (double) n;
+}
+
+void binding_refuse(struct agent_binding *self, uint32_t family, uint64_t n)
+{
+    agent_ledger_family_at(self->ledger, family)->refused += n;
+    agent_binding_count(self, SB_AGENT_COUNT_refused_samples, n);
+}
+
 uint32_t binding_target_of_observation(struct agent_binding *self, const struct plan_family *family,
                                        struct sb_slice labels, uint32_t input)
 {
@@ -199,7 +218,7 @@ uint32_t binding_target_of_observation(struct agent_binding *self, const struct 
     struct sb_mp at = sb_mp_over(labels.at, labels.len);
     sb_label_draft_clear(&draft);
     if (!sb_mp_nil(&at) && sb_label_draft_read(&draft, &at, agent_ledger_text_faults(self->ledger), NULL) != SB_OK) {
-        agent_ledger_family_at(self->ledger, family->family)->refused++;
+        binding_refuse(self, family->family, 1);
         return AGENT_NONE;
     }
     target = target_in_series(self, family->family, family->type, input, &draft);
@@ -309,11 +328,14 @@ struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_le
     }
     memset(self->targets, 0xff, (plan->n_targets + 1) * sizeof *self->targets); /* AGENT_NONE */
     memset(self->roots, 0xff, sizeof self->roots);
+    memset(self->counts, 0xff, sizeof self->counts);
     for (const struct plan_family *family = plan->families; family; family = family->hh.next) {
         if (family->is_front_end != to->is_front_end)
             continue;
         if (family->is_declared)
             declare(self, family, with_gauges);
+        if (family->catalog && family->catalog->count != SB_AGENT_COUNT_NONE)
+            open_count(self, family);
         if (family->catalog && family->catalog->info)
             set_info(self, family, hello, source_index);
     }

@@ -185,9 +185,13 @@ struct agent_binding {
     uint32_t roots[AGENT_INPUTS_MAX]; /* input index by root, AGENT_NONE: not yet */
     struct binding_input *inputs;     /* by input index */
     uint32_t cap_inputs;
+    uint32_t counts[SB_AGENT_COUNTS]; /* cells of the agent's own counts; AGENT_NONE: none */
     uint64_t record;                 /* rises with each */
     const struct agent_moment *when; /* of the record being applied */
 };
+
+/* Counts samples of a family that had to be refused: for the family, and for the source. */
+void binding_refuse(struct agent_binding *self, uint32_t family, uint64_t n);
 
 /* The cell (or gauge index) that a program writes to now; AGENT_NONE when a limit forbids. */
 uint32_t binding_target_of(struct agent_binding *self, const struct plan_program *program);

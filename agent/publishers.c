@@ -158,6 +158,8 @@ static void count_lost(struct agent_publishers *self, struct publisher *publishe
     if (lost == 0)
         return;
     publisher->lost += lost;
+    if (publisher->front_end.binding)
+        agent_binding_count(publisher->front_end.binding, SB_AGENT_COUNT_lost_records, lost);
     self->cfg.counters->records_lost += lost;
     self->changes++;
 }

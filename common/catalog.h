@@ -34,6 +34,15 @@ enum sb_semantic sb_semantic_of_type(enum sb_type type);
 
 enum { SB_ROLES_MAX = 8 };
 
+/* What an agent counts about a source by itself. */
+enum sb_agent_count {
+    SB_AGENT_COUNT_NONE,
+#define COUNT(name) SB_AGENT_COUNT_##name,
+#include "agent_counts.def"
+#undef COUNT
+    SB_AGENT_COUNTS
+};
+
 /* An own label whose values are enumerated: they exist from the start. */
 struct sb_values {
     const char *label;
@@ -50,11 +59,12 @@ struct sb_family {
     enum sb_type type;
     enum sb_semantic semantic;
     const char *role_scope[SB_ROLES_MAX];
-    size_t n_role_scope;    /* 0: all roles */
-    bool is_per_publisher;  /* scope: publisher; belongs to the front-end source */
-    const char *feature;    /* condition, or NULL */
-    const char *bucket_set; /* histograms */
-    const char *info;       /* name of the info sample that feeds it, or NULL */
+    size_t n_role_scope;       /* 0: all roles */
+    bool is_per_publisher;     /* scope: publisher; belongs to the front-end source */
+    const char *feature;       /* condition, or NULL */
+    const char *bucket_set;    /* histograms */
+    const char *info;          /* name of the info sample that feeds it, or NULL */
+    enum sb_agent_count count; /* what of the agent's own counts feeds it */
     const struct sb_values *values;
     size_t n_values;
     const struct sb_feed *feeds; /* none: fed by observations alone */

@@ -365,6 +365,28 @@ static enum sb_rc read_role_scope(struct sb_catalog_reader *self, yaml_node_t *n
     return SB_OK;
 }
 
+static enum sb_rc read_count(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                             struct sb_err *err)
+{
+    static const char *const names[] = {
+        [SB_AGENT_COUNT_NONE] = "",
+#define COUNT(name) [SB_AGENT_COUNT_##name] = #name,
+#include "common/agent_counts.def"
+#undef COUNT
+    };
+    yaml_node_t *count = sb_yaml_get(&self->yaml, node, "count");
+    const char *text = sb_yaml_text(count);
+    for (size_t i = 1; text && i < SB_COUNT(names); i++) {
+        if (strcmp(names[i], text) == 0)
+            family->count = (enum sb_agent_count) i;
+    }
+    if (count && family->count == SB_AGENT_COUNT_NONE)
+        return sb_yaml_fail(&self->yaml, count, err, "'%s' is nothing that an agent counts", text ? text : "?");
+    if (count && (family->type != SB_COUNTER || family->n_feeds || family->n_values))
+        return sb_yaml_fail(&self->yaml, count, err, "count is for counters without from and values");
+    return SB_OK;
+}
+
 static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node, const struct sb_family *family,
                                const char *scope, struct sb_err *err)
 {
@@ -386,8 +408,9 @@ static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node
 
 static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
-    static const char *const keys[] = {"type", "semantic", "help",  "unit", "if",         "buckets",   "values",
-                                       "from", "initial",  "scope", "info", "role_scope", "quantiles", NULL};
+    static const char *const keys[] = {"type",    "semantic",   "help",      "unit",    "if",
+                                       "buckets", "values",     "from",      "initial", "scope",
+                                       "info",    "role_scope", "quantiles", "count",   NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
     struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     const struct {
@@ -417,6 +440,8 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
         rc = read_values(self, node, &family, err);
     if (rc == SB_OK)
         rc = read_feeds(self, node, &family, err);
+    if (rc == SB_OK)
+        rc = read_count(self, node, &family, err);
     if (rc == SB_OK)
         rc = check_family(self, node, &family, scope, err);
     const struct sb_family *known = sb_catalog_family(catalog, name, strlen(name));

@@ -360,6 +360,8 @@ static struct hub_family *add_family(struct hub_index *self, const char *name, c
         destroy_family(family, self->labelsets);
         return NULL;
     }
+    if (known && known->count != SB_AGENT_COUNT_NONE)
+        self->counts[known->count] = family;
     self->n_families++;
     return family;
 }

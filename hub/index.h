@@ -88,6 +88,7 @@ struct hub_index {
     struct hub_entry **entries;       /* rising by name; owned. They only ever become more */
     uint32_t n_entries;
     uint32_t cap_entries;
+    const struct hub_family *counts[SB_AGENT_COUNTS]; /* families that the agents' own counts come as; NULL: not yet */
     uint32_t n_scopes;
     struct hub_scope scopes[HUB_SCOPES_MAX];
     uint8_t *aggregates; /* by id */

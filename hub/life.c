@@ -23,6 +23,7 @@ static void set_live(struct hub_store *self, struct hub_contribution *contributi
         if (contribution->groups[i])
             hub_group_note_life(contribution->groups[i], is_live, self->now_ms);
     }
+    hub_source_note_life(self, contribution, is_live);
 }
 
 void hub_contribution_bury(struct hub_store *self, struct hub_contribution *contribution, bool is_ended)

@@ -7,8 +7,9 @@
 #include "hub/derive.h"
 #include "hub/merge.h"
 #include "hub/rows.h"
+#include "hub/sources.h"
 
-enum stage { STAGE_FAMILIES, STAGE_OWN, STAGE_DONE };
+enum stage { STAGE_FAMILIES, STAGE_SOURCES, STAGE_OWN, STAGE_DONE };
 
 struct hub_scrape {
     struct hub_store *store; /* borrowed, as the view is */
@@ -20,6 +21,7 @@ struct hub_scrape {
     struct sb_arena arena; /* of the query's texts */
     struct hub_query query;
     struct hub_rows rows;
+    struct hub_sources_cursor sources;
     /* The cursor: the entry that is being printed (or was last), by name and, while entries are as many as they were,
      * by the place after it; and the last row of it. */
     char name[SB_EXPO_NAME_MAX];
@@ -279,7 +281,7 @@ static bool put_rows(struct hub_scrape *self, const struct hub_entry *entry, str
 
 static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *entry)
 {
-    return (entry->how == HUB_FAMILY_ITSELF || self->view->spec->has_derived) &&
+    return (entry->how == HUB_FAMILY_ITSELF || self->view->spec->has_derived) && !hub_is_source_family(entry->name) &&
            hub_query_wants_family(&self->query, entry->name);
 }
 
@@ -312,15 +314,24 @@ bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
     while (self->stage == STAGE_FAMILIES) {
         const struct hub_entry *entry = current_entry(self);
         if (!entry) {
-            self->stage = STAGE_OWN;
+            self->stage = self->own ? STAGE_SOURCES : STAGE_OWN;
             break;
         }
         if (put_rows(self, entry, out))
             return true;
         self->is_in_entry = self->is_in_row = false;
     }
+    const struct sb_expo expo = {.out = out, .format = self->format};
+    if (self->stage == STAGE_SOURCES) {
+        const struct hub_sources_ask ask = {.store = self->store,
+                                            .query = &self->query,
+                                            .now_ms = self->rows.now_ms,
+                                            .until = self->piece_from + HUB_CHUNK_BYTES};
+        if (hub_sources_put(&ask, &self->sources, &expo))
+            return true;
+        self->stage = STAGE_OWN;
+    }
     if (self->stage == STAGE_OWN) {
-        struct sb_expo expo = {.out = out, .format = self->format};
         if (self->own)
             self->own(self->own_arg, &expo, &self->query);
         sb_expo_end(&expo);

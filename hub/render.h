@@ -23,7 +23,7 @@ struct hub_ask {
     enum sb_expo_format format;
     int64_t now_ms;                /* by which rows linger */
     const struct hub_query *query; /* copied; its view is the one above. NULL: everything */
-    hub_scrape_own own;            /* may be NULL */
+    hub_scrape_own own;            /* NULL: neither that nor what is about sources */
     void *own_arg;
 };
 

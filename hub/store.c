@@ -89,6 +89,8 @@ enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catal
 static void destroy_source(struct hub_store *self, struct hub_source *source)
 {
     sb_labelsets_drop(self->index.labelsets, &source->key);
+    if (source->row)
+        sb_labelsets_drop(self->index.labelsets, &source->row);
     free(source->contributions);
     free(source);
 }
@@ -123,6 +125,7 @@ void hub_store_release(struct hub_store *self)
         hub_view_release(&self->views[i]);
     hub_table_release(&self->contributions);
     hub_table_release(&self->sources);
+    free(self->source_list);
     hub_table_release(&self->lineages);
     hub_index_release(&self->index);
     *self = (struct hub_store){0};
@@ -206,6 +209,19 @@ struct hub_contribution *hub_store_find(const struct hub_store *self, const stru
     return hub_table_find(&self->contributions, epoch_hash(lineage, epoch), epoch_is, &key);
 }
 
+static bool reserve_source(struct hub_store *self)
+{
+    if (self->n_sources < self->cap_sources)
+        return true;
+    size_t cap = self->cap_sources ? self->cap_sources * 2 : 16;
+    struct hub_source **list = realloc(self->source_list, cap * sizeof list[0]);
+    if (!list)
+        return false;
+    self->source_list = list;
+    self->cap_sources = cap;
+    return true;
+}
+
 /* The source of a key, made if need be; takes the label set. NULL: out of memory. */
 static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind, struct sb_labelset *labels)
 {
@@ -216,13 +232,15 @@ static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind,
         return source;
     }
     source = calloc(1, sizeof *source);
-    if (!source || !hub_table_add(&self->sources, source_hash(kind, labels), source)) {
+    if (!source || !reserve_source(self) || !hub_table_add(&self->sources, source_hash(kind, labels), source)) {
         sb_labelsets_drop(self->index.labelsets, &labels);
         free(source);
         return NULL;
     }
     source->kind = kind;
     source->key = labels;
+    source->id = ++self->last_source;
+    self->source_list[self->n_sources++] = source;
     return source;
 }
 
@@ -231,6 +249,9 @@ static void remove_idle_source(struct hub_store *self, struct hub_source *source
     if (source->n_contributions > 0)
         return;
     hub_table_remove(&self->sources, source_hash(source->kind, source->key), source);
+    size_t at = hub_store_source_after(self, source->id - 1);
+    self->n_sources--;
+    memmove(&self->source_list[at], &self->source_list[at + 1], (self->n_sources - at) * sizeof self->source_list[0]);
     destroy_source(self, source);
 }
 
@@ -268,6 +289,11 @@ static bool enlist(struct hub_store *self, struct hub_contribution *contribution
         !hub_table_add(&self->contributions, hash, contribution))
         return false;
     if (!join_views(self, contribution)) {
+        hub_table_remove(&self->contributions, hash, contribution);
+        return false;
+    }
+    if (!hub_source_meet(self, contribution)) {
+        leave_views(self, contribution);
         hub_table_remove(&self->contributions, hash, contribution);
         return false;
     }
@@ -350,6 +376,7 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
     hub_table_remove(&self->contributions, epoch_hash(lineage, contribution->epoch), contribution);
     list_remove(lineage->contributions, &lineage->n_contributions, contribution);
     list_remove(source->contributions, &source->n_contributions, contribution);
+    hub_source_leave(self, contribution);
     self->row_bytes -= hub_contribution_bytes(contribution);
     destroy_contribution(self, contribution);
     hub_source_choose(source);

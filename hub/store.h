@@ -38,6 +38,17 @@ struct hub_source {
     uint32_t cap_contributions;
     struct hub_contribution **contributions;
     struct hub_contribution *shown; /* whose gauges count; NULL: none */
+    /* For statsbus_source_* (sources.h). */
+    uint64_t id;                      /* rising in order of making */
+    struct hub_contribution *current; /* its latest incarnation */
+    struct sb_labelset *row;          /* the key, and the model_name of that; owned */
+    uint32_t n_live;
+    int64_t idle_since_ms;
+    int64_t seen_ms; /* when one that doesn't live any more was last known to */
+    uint64_t n_incarnations;
+    uint64_t n_conflicts;
+    bool has_retired[SB_AGENT_COUNTS];
+    double retired[SB_AGENT_COUNTS]; /* of the agent's counts, what forgotten contributions had */
 };
 
 struct hub_contribution {
@@ -71,6 +82,10 @@ struct hub_store {
     size_t n_views;
     struct hub_table lineages;
     struct hub_table sources;
+    struct hub_source **source_list; /* rising by id */
+    size_t n_sources;
+    size_t cap_sources;
+    uint64_t last_source;
     struct hub_table contributions; /* by lineage and epoch */
     size_t contributions_max;
     size_t row_bytes; /* memory for the numbers of all contributions, and of what is retired */
@@ -120,6 +135,17 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
 /* The same, and what it counted goes into the retired part of its rows. Without memory for that it stays, marked
  * forgotten, and the next sweep tries again. */
 void hub_store_retire(struct hub_store *self, struct hub_contribution *contribution);
+
+/* The place in source_list of the first source with an id above this one. */
+size_t hub_store_source_after(const struct hub_store *self, uint64_t id);
+/* What the agent has counted of a contribution. False: nothing yet, not even 0. */
+bool hub_store_count_of(const struct hub_store *self, const struct hub_contribution *contribution,
+                        enum sb_agent_count what, double *out);
+/* source.c: keeps count of incarnations, and of the latest one. False: out of memory, nothing changed. */
+bool hub_source_meet(struct hub_store *self, struct hub_contribution *contribution) SB_CHECK;
+void hub_source_note_life(struct hub_store *self, struct hub_contribution *contribution, bool is_live);
+/* What it counted stays with the source. */
+void hub_source_leave(struct hub_store *self, struct hub_contribution *contribution);
 
 /* Chooses anew whose gauges are shown; after any change of a contribution's gauges, age or life. */
 void hub_source_choose(struct hub_source *source);
