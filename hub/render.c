@@ -325,6 +325,7 @@ bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
     if (self->stage == STAGE_SOURCES) {
         const struct hub_sources_ask ask = {.store = self->store,
                                             .query = &self->query,
+                                            .is_narrowed = hub_query_is_narrowed(&self->query),
                                             .now_ms = self->rows.now_ms,
                                             .until = self->piece_from + HUB_CHUNK_BYTES};
         if (hub_sources_put(&ask, &self->sources, &expo))

@@ -90,7 +90,7 @@ static bool is_wanted(const struct hub_sources_ask *ask, const struct hub_source
     const struct hub_contribution *current = source->current;
     if (source->n_live == 0 && current->is_ended && ask->now_ms - source->idle_since_ms >= ask->store->linger_ms)
         return false;
-    for (int what = 0; what < HUB_NARROW_COUNT; what++) {
+    for (int what = 0; ask->is_narrowed && what < HUB_NARROW_COUNT; what++) {
         const char *value = sb_labelset_value(current->identity, hub_narrow_labels[what]);
         if (!hub_query_wants(ask->query, (enum hub_narrow) what, value))
             return false;

@@ -16,6 +16,7 @@ struct hub_sources_cursor {
 struct hub_sources_ask {
     const struct hub_store *store;
     const struct hub_query *query;
+    bool is_narrowed; /* the query asks for some labels only */
     int64_t now_ms;
     size_t until; /* a piece ends once the output is this long */
 };

@@ -53,6 +53,19 @@ double *hub_values_page(struct hub_values *self, uint32_t cell)
     return self->pages[p];
 }
 
+/* Copies n cells of one page without their signs; true if any of them has a value, which is one without sign. */
+static bool read_cells(const double *cells, uint32_t n, double *out)
+{
+    uint64_t signs = ~(uint64_t) 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &cells[i], sizeof bits);
+        signs &= bits;
+        out[i] = fabs(cells[i]);
+    }
+    return signs >> 63 == 0;
+}
+
 bool hub_values_read(const struct hub_values *self, uint32_t first, uint32_t n, double *out)
 {
     bool is_any = false;
@@ -61,12 +74,8 @@ bool hub_values_read(const struct hub_values *self, uint32_t first, uint32_t n, 
         uint32_t p = cell >> HUB_PAGE_BITS;
         uint32_t at = cell & (HUB_PAGE_CELLS - 1);
         uint32_t take = HUB_PAGE_CELLS - at < n - done ? HUB_PAGE_CELLS - at : n - done;
-        const double *page = p < self->n_pages ? self->pages[p] : NULL;
-        for (uint32_t i = 0; i < take; i++) {
-            double value = page ? page[at + i] : -0.0;
-            is_any |= !signbit(value);
-            out[done + i] = fabs(value);
-        }
+        const double *page = p < self->n_pages && self->pages[p] ? self->pages[p] : absent;
+        is_any |= read_cells(page + at, take, out + done);
         done += take;
     }
     return is_any;

@@ -58,8 +58,11 @@ static void assert_lines(struct cluster *cluster, const struct hub_query *narrow
         assert_true(hub_query_add_family(&query, family));
     struct hub_sources_cursor cursor = {0};
     const struct sb_expo expo = {.out = &out};
-    struct hub_sources_ask ask = {
-        .store = &cluster->world.store, .query = &query, .now_ms = cluster->world.now_ms, .until = 1};
+    struct hub_sources_ask ask = {.store = &cluster->world.store,
+                                  .query = &query,
+                                  .is_narrowed = narrow,
+                                  .now_ms = cluster->world.now_ms,
+                                  .until = 1};
     while (hub_sources_put(&ask, &cursor, &expo))
         ask.until = out.len + 1; /* one source a piece */
     sb_buf_put_byte(&out, '\0');

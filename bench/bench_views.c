@@ -1,0 +1,237 @@
+/*
+ * What a scrape of each view costs, in the process of the hub and before any socket: 1,000 contributions of 1,100
+ * samples on 125 nodes of one role each, with everything that is derived.
+ *
+ * usage: bench_views [CONTRIBUTIONS]     prints a line a view: name, milliseconds, lines, nanoseconds a line,
+ * kilobytes, and the longest piece in milliseconds.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "hub/own.h"
+#include "hub/render.h"
+#include "hub/session.h"
+
+enum { HISTOGRAMS = 46, BOUNDS = 21, COUNTERS = 38, GAUGES = 4, ENGINES_A_NODE = 8, ROUNDS = 9 };
+enum { CELLS = HISTOGRAMS * (BOUNDS + 2) + COUNTERS, FAMILIES = HISTOGRAMS + COUNTERS + GAUGES };
+
+static struct hub_store store;
+static struct hub_counters counters;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench_views: %s\n", what);
+    exit(1);
+}
+
+static void put_pair(struct sb_buf *out, const char *name, const char *value)
+{
+    sb_mp_put_str(out, name);
+    sb_mp_put_str(out, value);
+}
+
+static const char *type_of(unsigned i)
+{
+    return i < HISTOGRAMS ? "histogram" : i < HISTOGRAMS + COUNTERS ? "counter" : "gauge";
+}
+
+static void put_family(struct sb_buf *out, unsigned i)
+{
+    char name[40];
+    snprintf(name, sizeof name,
+             i < HISTOGRAMS              ? "bench:h%u_seconds"
+             : i < HISTOGRAMS + COUNTERS ? "bench:c%u_total"
+                                         : "bench:g%u",
+             i);
+    sb_mp_put_array(out, 8);
+    sb_mp_put_uint(out, i);
+    sb_mp_put_str(out, name);
+    sb_mp_put_str(out, type_of(i));
+    sb_mp_put_nil(out);
+    if (i < HISTOGRAMS)
+        sb_mp_put_array(out, BOUNDS);
+    else
+        sb_mp_put_nil(out);
+    for (int bound = 1; i < HISTOGRAMS && bound <= BOUNDS; bound++)
+        sb_mp_put_float(out, bound / 8.0);
+    sb_mp_put_str(out, "of the benchmark");
+    sb_mp_put_str(out, i < HISTOGRAMS ? (i % 4 == 0 ? "histogram_latency" : "histogram")
+                       : i % 2        ? "cache_metric"
+                                      : "state_gauge");
+    if (i % 8 != 0) {
+        sb_mp_put_nil(out);
+        return;
+    }
+    sb_mp_put_array(out, 1);
+    sb_mp_put_str(out, "decode");
+}
+
+static void define(struct sb_buf *out, unsigned n)
+{
+    uint32_t cell = 0;
+    sb_mp_put_array(out, 4);
+    sb_mp_put_str(out, "DEFINE");
+    sb_mp_put_array(out, FAMILIES);
+    for (unsigned i = 0; i < FAMILIES; i++)
+        put_family(out, i);
+    sb_mp_put_array(out, FAMILIES);
+    for (unsigned i = 0; i < FAMILIES; i++) {
+        sb_mp_put_array(out, 3);
+        sb_mp_put_uint(out, cell);
+        sb_mp_put_uint(out, i);
+        sb_mp_put_map(out, 0);
+        cell += i < HISTOGRAMS ? BOUNDS + 2 : 1;
+    }
+    sb_mp_put_array(out, n);
+    for (unsigned i = 0; i < n; i++) {
+        char name[32];
+        char node[32];
+        snprintf(name, sizeof name, "engine-%u", i);
+        snprintf(node, sizeof node, "node-%u", i / ENGINES_A_NODE);
+        sb_mp_put_array(out, 5);
+        sb_mp_put_uint(out, i);
+        sb_mp_put_uint(out, i + 1);
+        sb_mp_put_str(out, "engine");
+        sb_mp_put_map(out, 3);
+        put_pair(out, "service_name", "bench");
+        put_pair(out, "job_name", name);
+        put_pair(out, "dp_rank", "0");
+        sb_mp_put_map(out, 5);
+        put_pair(out, "model_name", "m");
+        put_pair(out, "instance_id", name);
+        put_pair(out, "role", i / ENGINES_A_NODE % 2 ? "prefill" : "decode");
+        put_pair(out, "node", node);
+        put_pair(out, "pod_ip", node);
+    }
+}
+
+static void frame(struct sb_buf *out, unsigned contribution)
+{
+    static uint32_t ids[CELLS + GAUGES];
+    static double values[CELLS + GAUGES];
+    for (uint32_t i = 0; i < CELLS + GAUGES; i++) {
+        ids[i] = i;
+        values[i] = 1000 + i + contribution;
+        if (i < HISTOGRAMS * (BOUNDS + 2) && i % (BOUNDS + 2) == BOUNDS + 1)
+            values[i] = values[i] * 0.37 + 0.001 * contribution; /* the sum */
+    }
+    for (uint32_t i = CELLS; i < CELLS + GAUGES; i++)
+        values[i] = i % 2 ? 0.3 + 0.0001 * contribution : contribution % 64;
+    sb_mp_put_array(out, 10);
+    sb_mp_put_str(out, "FRAME");
+    sb_mp_put_uint(out, contribution + 1);
+    sb_mp_put_uint(out, 1);
+    sb_mp_put_uint(out, contribution);
+    sb_mp_put_uint(out, 5);
+    sb_mp_put_bool(out, true);
+    sb_mp_put_bin(out, &ids[CELLS], GAUGES * sizeof ids[0]);
+    sb_mp_put_bin(out, &values[CELLS], GAUGES * sizeof values[0]);
+    sb_mp_put_bin(out, ids, CELLS * sizeof ids[0]);
+    sb_mp_put_bin(out, values, CELLS * sizeof values[0]);
+}
+
+static void take(struct hub_session *session, struct sb_buf *message, struct sb_buf *answer)
+{
+    static const uint8_t hub_id[HUB_ID_BYTES] = "bench";
+    if (message->is_overflow || hub_session_take(session, hub_id, message->data, message->len, 1000, answer) != HUB_OK)
+        die("a message was refused");
+    sb_buf_clear(message);
+}
+
+static void fill(struct hub_session *session, unsigned n)
+{
+    static const uint8_t lineage[HUB_LINEAGE_BYTES] = "bench-lineage";
+    struct sb_buf message;
+    struct sb_buf answer;
+    sb_buf_init(&message, HUB_MESSAGE_MAX);
+    sb_buf_init(&answer, 4096);
+    hub_session_init(session, &store, 1, 1000);
+    sb_mp_put_array(&message, 6);
+    sb_mp_put_str(&message, "HELLO");
+    sb_mp_put_uint(&message, HUB_WIRE_VERSION);
+    sb_mp_put_str(&message, "node");
+    sb_mp_put_bin(&message, lineage, sizeof lineage);
+    sb_mp_put_uint(&message, 0);
+    sb_mp_put_str(&message, "bench");
+    take(session, &message, &answer);
+    define(&message, n);
+    take(session, &message, &answer);
+    for (unsigned i = 0; i < n; i++) {
+        frame(&message, i);
+        take(session, &message, &answer);
+    }
+    sb_buf_release(&message);
+    sb_buf_release(&answer);
+}
+
+struct cost {
+    double ns;
+    double longest_ns;
+    uint64_t bytes;
+    uint64_t lines;
+};
+
+static void put_nothing(void *arg, const struct sb_expo *expo, const struct hub_query *query)
+{
+    (void) arg;
+    (void) expo;
+    (void) query;
+}
+
+static struct cost scrape(const struct hub_view *view, bool counts_lines)
+{
+    struct cost cost = {0};
+    struct sb_buf out;
+    sb_buf_init(&out, 16 * HUB_CHUNK_BYTES);
+    double from = bench_cpu_ns();
+    const struct hub_ask ask = {.view = view, .now_ms = 1000, .own = view->spec->has_own ? put_nothing : NULL};
+    struct hub_scrape *scrape = hub_scrape_new(&store, &ask);
+    if (!scrape)
+        die("no memory");
+    for (bool has_more = true; has_more;) {
+        double piece = bench_cpu_ns();
+        has_more = hub_scrape_next(scrape, &out);
+        piece = bench_cpu_ns() - piece;
+        cost.longest_ns = piece > cost.longest_ns ? piece : cost.longest_ns;
+        cost.bytes += out.len;
+        for (size_t i = 0; counts_lines && i < out.len; i++)
+            cost.lines += out.data[i] == '\n';
+        sb_buf_clear(&out);
+    }
+    hub_scrape_destroy(&scrape);
+    cost.ns = bench_cpu_ns() - from;
+    sb_buf_release(&out);
+    return cost;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned n = argc > 1 ? (unsigned) strtoul(argv[1], NULL, 10) : 1000;
+    static struct hub_view_specs specs;
+    struct sb_err err;
+    struct hub_session session;
+    struct sb_catalog *catalog = sb_catalog_load(NULL, &err);
+    const struct hub_store_limits limits = {.contributions = n, .row_bytes = SIZE_MAX, .linger_ms = 1000};
+    if (!catalog || hub_view_specs_load(&specs, NULL, &err) != SB_OK ||
+        hub_store_init(&store, catalog, &specs, &counters, limits, &err) != SB_OK)
+        die(err.text);
+    fill(&session, n);
+    for (size_t i = 0; i < store.n_views; i++) {
+        struct cost best = scrape(&store.views[i], true);
+        for (int round = 0; round < ROUNDS; round++) {
+            struct cost cost = scrape(&store.views[i], false);
+            best.ns = cost.ns < best.ns ? cost.ns : best.ns;
+            best.longest_ns = cost.longest_ns < best.longest_ns ? cost.longest_ns : best.longest_ns;
+        }
+        printf("%-10s %8.3f %8llu %7.1f %8.0f %7.3f\n", store.views[i].spec->name, best.ns / 1e6,
+               (unsigned long long) best.lines, best.ns / (double) best.lines, (double) best.bytes / 1024,
+               best.longest_ns / 1e6);
+    }
+    hub_session_release(&session);
+    hub_store_release(&store);
+    hub_view_specs_release(&specs);
+    sb_catalog_destroy(&catalog);
+    return 0;
+}
