@@ -45,38 +45,28 @@ static size_t put_digits(char *out, uint64_t number)
     return sizeof digits - at;
 }
 
-/*
- * value as whole / 10^decimals, if that reads back equal: with both exact doubles the division is what a correct reader
- * computes. Tried with 15 digits (enough for every number that people and most engines write), then 16.
- */
-static size_t put_decimal(char *out, double value)
-{
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
-                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
-    enum { DIGITS = 15, LEAST = 4 };
-    if (value < DECIMAL_LEAST || value >= DECIMAL_BELOW)
-        return 0;
+static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+enum { DIGITS = 15, LEAST = 4 };
 
+/* How many decimals give a number from DECIMAL_LEAST to below DECIMAL_BELOW 15 digits. */
+static size_t decimals_of(double value)
+{
     size_t decimals = DIGITS + LEAST - 1;
     if (value >= 1) {
         size_t before = 1;
         while (value >= powers[before])
             before++;
-        decimals = DIGITS - before;
-    } else {
-        while (value * powers[decimals] >= 1e15)
-            decimals--;
+        return DIGITS - before;
     }
+    while (value * powers[decimals] >= 1e15)
+        decimals--;
+    return decimals;
+}
 
-    double whole = nearbyint(value * powers[decimals]);
-    if (whole / powers[decimals] != value) {
-        decimals++;
-        whole = nearbyint(value * powers[decimals]);
-        if (whole >= two_to_53 || whole / powers[decimals] != value)
-            return 0;
-    }
-
-    uint64_t number = (uint64_t) whole;
+/* number / 10^decimals, without zeros at the end. */
+static size_t put_scaled(char *out, uint64_t number, size_t decimals)
+{
     while (decimals > 0 && number % 10 == 0) {
         number /= 10;
         decimals--;
@@ -93,6 +83,60 @@ static size_t put_decimal(char *out, double value)
     memcpy(out, "0.00000", 2 + decimals - n);
     memcpy(out + 2 + decimals - n, digits, n);
     return 2 + decimals;
+}
+
+/*
+ * value as whole / 10^decimals, if that reads back equal: with both exact doubles the division is what a correct reader
+ * computes. Tried with 15 digits (enough for every number that people and most engines write), then 16.
+ */
+static size_t put_decimal(char *out, double value)
+{
+    if (value < DECIMAL_LEAST || value >= DECIMAL_BELOW)
+        return 0;
+    size_t decimals = decimals_of(value);
+    double whole = nearbyint(value * powers[decimals]);
+    if (whole / powers[decimals] != value) {
+        decimals++;
+        whole = nearbyint(value * powers[decimals]);
+        if (whole >= two_to_53 || whole / powers[decimals] != value)
+            return 0;
+    }
+    return put_scaled(out, (uint64_t) whole, decimals);
+}
+
+__extension__ typedef unsigned __int128 wide;
+
+/*
+ * The same in whole numbers of 128 bits, for what needs 16 or 17 digits: value is m / 2^shift exactly, so that m *
+ * 10^decimals holds all of its digits. 17 of them always read back; 16 do if they are off by no more than half of m's
+ * last bit. Returns 0 for powers of two, whose neighbours are not equally far.
+ */
+static size_t put_long_decimal(char *out, double value)
+{
+    int exponent;
+    const double fraction = frexp(value, &exponent);
+    if (fraction == 0.5)
+        return 0;
+    const wide m = (uint64_t) ldexp(fraction, 53);
+    const int shift = 53 - exponent; /* 3 to 66, within the limits of decimals */
+    const wide half = (wide) 1 << (shift - 1);
+    wide power = 1;
+    for (size_t i = decimals_of(value) + 1; i > 0; i--)
+        power *= 10;
+
+    size_t decimals = decimals_of(value) + 1;
+    wide number = (m * power + half) >> shift;
+    wide back = number << shift;
+    wide off = back > m * power ? back - m * power : m * power - back;
+    bool is_even = (m & 1) == 0;
+    if (2 * off > power || (2 * off == power && !is_even)) {
+        power *= 10;
+        decimals++;
+        number = (m * power + half) >> shift;
+        bool is_tie = (m * power + half) == number << shift;
+        number -= is_tie && (number & 1) ? 1 : 0;
+    }
+    return put_scaled(out, (uint64_t) number, decimals);
 }
 
 /* Does number * 10^exponent read back as value? */
@@ -177,9 +221,11 @@ static size_t put_fraction(char out[SB_NUM_MAX], double value)
     const double size = fabs(value);
     if (is_negative)
         *out++ = '-';
+    const bool was_tried = size >= DECIMAL_LEAST && size < DECIMAL_BELOW; /* with up to 15 digits */
     size_t len = put_decimal(out, size);
+    if (len == 0 && was_tried)
+        len = put_long_decimal(out, size);
     if (len == 0) {
-        const bool was_tried = size >= DECIMAL_LEAST && size < DECIMAL_BELOW; /* with up to 15 digits */
         const bool is_subnormal = size < DBL_MIN;
         char digits[SB_NUM_MAX];
         int exponent;

@@ -447,6 +447,28 @@ static void observations_feed_families_by_name(void **state)
     rig_release(&rig);
 }
 
+static void sources_get_what_the_agent_counts_about_them(void **state)
+{
+    (void) state;
+    struct rig rig;
+    rig_init(&rig,
+             "version: 1\nroots: {s: step.s}\nbucket_sets: {b: [1]}\nfamilies:\n"
+             "  c_total: {type: counter, help: h, from: s.c}\n"
+             "  h: {type: histogram, help: h, buckets: b, from: \"s.list[]\"}\n"
+             "  refused_total: {type: counter, help: h, count: refused_samples}\n"
+             "  lost_total: {type: counter, help: h, scope: publisher, count: lost_records}\n",
+             "");
+    assert_string_equal(rig_show(&rig, rig.engine, "refused_total"), " 0");
+    assert_string_equal(rig_show(&rig, rig.front_end, "lost_total"), " 0");
+    assert_string_equal(rig_show(&rig, rig.engine, "lost_total"), "");
+    rig_step(&rig, "{s: {c: -1, list: [1, x, -2, 3]}}");
+    assert_string_equal(rig_show(&rig, rig.engine, "refused_total"), " 3");
+    agent_binding_count(rig.front_end, SB_AGENT_COUNT_lost_records, 5);
+    agent_binding_count(rig.engine, SB_AGENT_COUNT_lost_records, 5); /* it has no family for that */
+    assert_string_equal(rig_show(&rig, rig.front_end, "lost_total"), " 5");
+    rig_release(&rig);
+}
+
 static void bad_descriptions_are_refused_one_by_one(void **state)
 {
     (void) state;
@@ -543,6 +565,7 @@ int main(void)
         cmocka_unit_test(admission_rejections_belong_to_the_front_end),
         cmocka_unit_test(info_is_a_gauge_of_one_with_its_content_as_labels),
         cmocka_unit_test(observations_feed_families_by_name),
+        cmocka_unit_test(sources_get_what_the_agent_counts_about_them),
         cmocka_unit_test(bad_descriptions_are_refused_one_by_one),
         cmocka_unit_test(bounds_out_of_order_are_refused_and_the_catalogs_hold),
         cmocka_unit_test(label_sets_over_the_limit_share_one_series),

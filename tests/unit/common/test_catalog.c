@@ -98,6 +98,10 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:5: 'x': 'y_total' is not a gauge"},
         {"version: 1\nfamilies:\n  y: {type: gauge, help: h}\nderived:\n  y: {max: y, help: h}\n",
          "a.yaml:5: 'y' clashes with 'y' (a.yaml:3): both have 'y'"},
+        {"version: 1\nfamilies:\n  x_total: {type: counter, help: h, count: odd}\n",
+         "a.yaml:3: 'odd' is nothing that an agent counts"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, count: lost_records}\n",
+         "a.yaml:3: count is for counters without from and values"},
         {"version: 1\nfamilies: [\n", "a.yaml:3: did not find expected node content"},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {

@@ -108,6 +108,27 @@ static void values_print_short(void **state)
     }
 }
 
+/* Numbers of 16 and 17 digits: as short as %.*g says that they can be. */
+static void long_fractions_are_as_short_as_can_be(void **state)
+{
+    (void) state;
+    uint64_t seed = 5;
+    for (int i = 0; i < 100000; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const double value = ldexp(1 + (double) (seed >> 11) * 0x1p-53, (int) (seed % 60) - 13);
+        if (value == floor(value) || value >= 1e15 || value < 1e-4)
+            continue;
+        char expected[2 * SB_NUM_MAX], out[SB_NUM_MAX];
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(expected, sizeof expected, "%.*g", digits, value);
+            if (strtod(expected, NULL) == value)
+                break;
+        }
+        sb_num_value(out, value);
+        assert_string_equal(out, expected);
+    }
+}
+
 static void any_double_reads_back_equal(void **state)
 {
     (void) state;
@@ -138,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_print_as_prometheus_client_prints_them),
         cmocka_unit_test(values_print_short),
+        cmocka_unit_test(long_fractions_are_as_short_as_can_be),
         cmocka_unit_test(any_double_reads_back_equal),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);

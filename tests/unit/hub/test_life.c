@@ -203,7 +203,8 @@ static void a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another(v
     struct sb_mp at = sb_mp_over(cluster->world.answer.data, cluster->world.answer.len);
     uint32_t n;
     struct sb_slice type, id;
-    uint64_t version, generation;
+    uint64_t version = 0;
+    uint64_t generation = 0;
     assert_true(sb_mp_array(&at, &n) && sb_mp_str(&at, &type) && sb_slice_is(type, "WELCOME") &&
                 sb_mp_uint(&at, &version) && sb_mp_bin(&at, &id) && sb_mp_uint(&at, &generation));
     assert_true(generation > 17);
