@@ -88,7 +88,7 @@ def test_every_view_of_a_random_cluster_agrees_with_the_model(new_cluster: Calla
     seed = int(os.environ.get("STATSBUS_TEST_SEED", random.SystemRandom().randint(0, 2**32 - 1)))
     n_events = int(os.environ.get("STATSBUS_TEST_EVENTS", 10_000))
     try:
-        world = run(new_cluster(hub_flags=hub_flags(tmp_path)), seed, n_events, check_every=100)
+        world = run(new_cluster(hub_flags=hub_flags(tmp_path)), seed, n_events, check_every=120)
     except (AssertionError, RefusedError) as e:
         raise AssertionError(f"seed {seed} (STATSBUS_TEST_SEED={seed} repeats the events): {e}") from e
     print(f"seed {seed}: {world.n_checks} checks, {world.counts}")

@@ -118,6 +118,7 @@ class World:
         self.next_beat = 0.0
         self.beaten = math.inf
         self.n_instances = 0
+        self.instances: dict[Labels, set[str]] = {}  # that a source ever had
         self.n_events = 0
         self.n_checks = 0
         self.counts: dict[str, int] = {}
@@ -216,6 +217,7 @@ class World:
             return None
         agent.epoch += 1
         made = Contribution(agent.key, agent.epoch, kind, labels_of(source), {k: v for k, v in {**identity, **source}.items() if v})
+        self.instances.setdefault(made.source, set()).add(made.identity["instance_id"])
         life = Life(agent, made, bounds=bounds or self.random.choice(BOUNDS))
         agent.lives.append(life)
         self.define(life)
@@ -465,18 +467,25 @@ class World:
             if self.model.is_settled():
                 break
         lines: Lines = {}
-        up: dict[Labels, float] = {}
+        sources: dict[str, dict[Labels, float]] = {}
         for name, labels, value in samples(body.decode()):
             key = name, labels_of(labels)
             assert key not in lines, f"{view.name}: {key} is there twice"
             if not name.startswith("statsbus_"):
                 lines[key] = value
-            elif name == "statsbus_source_up":
-                up[labels_of({k: v for k, v in labels.items() if k != "model_name"})] = value
+            elif name.startswith("statsbus_source_"):
+                sources.setdefault(name, {})[labels_of({k: v for k, v in labels.items() if k != "model_name"})] = value
         self.compare(view, lines, narrow)
         if view.name == "full" and not narrow:
-            live = {c.source for c in self.model.contributions.values() if c.is_live and c.kind == "engine"}
-            assert {source for source, value in up.items() if value == 1} == live
+            self.compare_sources(sources["statsbus_source_up"], sources["statsbus_source_incarnations_total"])
+
+    def compare_sources(self, up: dict[Labels, float], incarnations: dict[Labels, float]) -> None:
+        engines = [c for c in self.model.contributions.values() if c.kind == "engine"]
+        live = {c.source for c in engines if c.is_live}
+        assert {source for source, value in up.items() if value == 1} == live, (up, live)
+        for source in live:
+            ids = {c.identity["instance_id"] for c in engines if c.source == source}
+            assert len(ids) <= incarnations[source] <= len(self.instances[source]), (source, incarnations[source], ids)
 
     def compare(self, view: View, lines: Lines, narrow: Narrow | None) -> None:
         left = dict(lines)
