@@ -106,6 +106,15 @@ static size_t put_decimal(char *out, double value)
 
 __extension__ typedef unsigned __int128 wide;
 
+/* Rounded to the nearest, from halfway to the even one. */
+static wide shift_down(wide number, int shift)
+{
+    const wide half = (wide) 1 << (shift - 1);
+    const wide low = number & ((half << 1) - 1);
+    const wide whole = number >> shift;
+    return whole + (low > half || (low == half && (whole & 1)));
+}
+
 /*
  * The same in whole numbers of 128 bits, for what needs 16 or 17 digits: value is m / 2^shift exactly, so that m *
  * 10^decimals holds all of its digits. 17 of them always read back; 16 do if they are off by no more than half of m's
@@ -119,22 +128,18 @@ static size_t put_long_decimal(char *out, double value)
         return 0;
     const wide m = (uint64_t) ldexp(fraction, 53);
     const int shift = 53 - exponent; /* 3 to 66, within the limits of decimals */
-    const wide half = (wide) 1 << (shift - 1);
     wide power = 1;
     for (size_t i = decimals_of(value) + 1; i > 0; i--)
         power *= 10;
 
     size_t decimals = decimals_of(value) + 1;
-    wide number = (m * power + half) >> shift;
-    wide back = number << shift;
-    wide off = back > m * power ? back - m * power : m * power - back;
-    bool is_even = (m & 1) == 0;
+    wide number = shift_down(m * power, shift);
+    const wide back = number << shift;
+    const wide off = back > m * power ? back - m * power : m * power - back;
+    const bool is_even = (m & 1) == 0;
     if (2 * off > power || (2 * off == power && !is_even)) {
-        power *= 10;
         decimals++;
-        number = (m * power + half) >> shift;
-        bool is_tie = (m * power + half) == number << shift;
-        number -= is_tie && (number & 1) ? 1 : 0;
+        number = shift_down(10 * m * power, shift);
     }
     return put_scaled(out, (uint64_t) number, decimals);
 }
