@@ -13,6 +13,7 @@
 #include "common/statefile.h"
 
 struct agent {
+    struct sb_settings *loaded; /* where the settings come from; SIGHUP reads them anew */
     const struct agent_settings *settings;
     char node[256];
     struct sb_catalog *catalog;

@@ -76,6 +76,13 @@ bool agent_commit_tick(struct agent_commit *self, int64_t now_ms)
     return true;
 }
 
+void agent_commit_set_period(struct agent_commit *self, int64_t period_ms, int64_t now_ms)
+{
+    self->cfg.period_ms = period_ms;
+    if (self->due_ms > now_ms + period_ms)
+        self->due_ms = now_ms + period_ms;
+}
+
 void agent_commit_hurry(struct agent_commit *self)
 {
     self->due_ms = INT64_MIN;

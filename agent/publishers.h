@@ -44,6 +44,8 @@ struct agent_publishers;
 /* Everything in cfg is borrowed. NULL: out of memory. */
 struct agent_publishers *agent_publishers_new(const struct agent_publishers_cfg *cfg) SB_CHECK;
 void agent_publishers_destroy(struct agent_publishers **self_p);
+/* Other timeouts than cfg had, from now on. */
+void agent_publishers_set_timeouts(struct agent_publishers *self, int64_t source_timeout_ms, int64_t forget_after_ms);
 
 /* Takes one message. What is refused here (bad_hello, bad_beat, ...) the caller counts, as it does for the envelope. */
 enum agent_refusal agent_publishers_take(struct agent_publishers *self, const struct agent_envelope *message,

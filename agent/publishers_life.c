@@ -205,6 +205,12 @@ static void excuse(struct agent_publishers *self, int64_t pause_ms, int64_t now_
     }
 }
 
+void agent_publishers_set_timeouts(struct agent_publishers *self, int64_t source_timeout_ms, int64_t forget_after_ms)
+{
+    self->cfg.source_timeout_ms = source_timeout_ms;
+    self->cfg.forget_after_ms = forget_after_ms;
+}
+
 void agent_publishers_sweep(struct agent_publishers *self, int64_t now_ms)
 {
     if (self->is_swept && now_ms - self->swept_ms > STANDSTILL_MS)
