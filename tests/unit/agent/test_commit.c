@@ -93,6 +93,21 @@ static void counters_are_released_once_the_mark_is_echoed(void **state)
     assert_true(agent_commit_is_settled(&office->commit));
 }
 
+static void another_period_holds_from_now_on(void **state)
+{
+    struct office *office = *state;
+    bus_hello(&office->bus, 'a', 1, BUS_SOURCE);
+    bus_steps(&office->bus, AGENT_STATS, 'a', 1, 3);
+    agent_commit_set_period(&office->commit, 60000, office->bus.now_ms);
+    assert_true(tick(office, 0)); /* what is due stays due */
+    bus_mark(&office->bus, 'a', 4, ours, 3);
+    bus_steps(&office->bus, AGENT_STATS, 'a', 4, 5);
+    assert_false(tick(office, 2000));
+    agent_commit_set_period(&office->commit, 500, office->bus.now_ms);
+    assert_false(tick(office, 499));
+    assert_true(tick(office, 1));
+}
+
 static void no_commit_starts_while_a_release_is_pending_and_a_second_is_the_longest_wait(void **state)
 {
     struct office *office = *state;
@@ -278,6 +293,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_office, close_office)
     const struct CMUnitTest tests[] = {
         TEST(counters_are_released_once_the_mark_is_echoed),
+        TEST(another_period_holds_from_now_on),
         TEST(no_commit_starts_while_a_release_is_pending_and_a_second_is_the_longest_wait),
         TEST(nothing_is_written_when_nothing_has_changed),
         TEST(a_failed_write_is_tried_again_and_releases_nothing),
