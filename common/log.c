@@ -15,7 +15,7 @@ enum {
     QUOTE = 1, /* stands for the quotes of the format while values are printed into it */
 };
 
-/* Set once at start, before anything is logged: a log is the process's, like stderr. */
+/* Set at start and by SIGHUP, in the one thread that logs: a log is the process's, like stderr. */
 static const char *program = "statsbus";
 static enum sb_log_level least_level = SB_LOG_INFO;
 

@@ -105,7 +105,7 @@ enum sb_rc sb_settings_load(struct sb_settings *self, FILE *out, enum sb_setting
         sb_settings_print(&reading);
         reading.todo = SB_SETTINGS_EXIT_OK;
     }
-    if (reading.todo == SB_SETTINGS_EXIT_OK && fflush(out) != 0)
+    if (reading.todo == SB_SETTINGS_EXIT_OK && (fflush(out) != 0 || ferror(out)))
         return sb_fail(err, SB_IO, "what is asked for cannot be printed");
     if (values)
         memcpy(self->values, values, self->spec->size);

@@ -41,9 +41,9 @@ enum sb_setting_change { SB_SETTING_restart, SB_SETTING_reload };
 struct sb_setting {
     const char *name;
     enum sb_setting_kind kind;
+    enum sb_setting_change change;
     const char *fallback; /* the default, as text */
     const char *range;
-    enum sb_setting_change change;
     const char *help;
     size_t offset; /* of its field in the daemon's settings struct */
 };
@@ -55,7 +55,10 @@ struct sb_settings_spec {
     const struct sb_setting *settings;
     size_t n;
     size_t size; /* of the daemon's settings struct */
-    /* What settings must keep among each other; may be NULL. Opens nothing. The text names the setting. */
+    /*
+     * What settings must keep among each other; may be NULL. Opens nothing. The text names the setting. Those that are
+     * compared need the same `change`: a reload is judged as what a restart would find.
+     */
     enum sb_rc (*check)(const void *values, struct sb_err *err);
 };
 

@@ -30,6 +30,18 @@ static enum sb_rc parse_endpoint(const char *text, int64_t *out, struct sb_err *
     return sb_endpoint_check(text, err);
 }
 
+/* Names that stand for any address or port are for binding. */
+static enum sb_rc check_peer(const char *endpoint, struct sb_err *err)
+{
+    const enum sb_rc rc = sb_endpoint_check(endpoint, err);
+    if (rc != SB_OK)
+        return rc;
+    const bool is_port_0 = strncmp(endpoint, "tcp:", 4) == 0 && strcmp(strrchr(endpoint, ':'), ":0") == 0;
+    if (is_port_0 || strchr(endpoint, '*'))
+        return sb_fail(err, SB_FORMAT, "'%s' is nothing to connect to: it leaves host or port open", endpoint);
+    return SB_OK;
+}
+
 static enum sb_rc parse_endpoints(const char *text, int64_t *out, struct sb_err *err)
 {
     (void) out;
@@ -38,7 +50,7 @@ static enum sb_rc parse_endpoints(const char *text, int64_t *out, struct sb_err 
         const size_t len = strcspn(text, ",");
         char one[SB_ENDPOINT_MAX + 1]; /* one more than is allowed, so that a cut one is refused */
         snprintf(one, sizeof one, "%.*s", (int) (len < sizeof one ? len : sizeof one), text);
-        const enum sb_rc rc = len ? sb_endpoint_check(one, err) : SB_OK;
+        const enum sb_rc rc = len ? check_peer(one, err) : SB_OK;
         if (rc != SB_OK)
             return rc;
         text += len;

@@ -84,6 +84,13 @@ def test_a_file_that_is_not_there_is_an_error(binaries: Path, tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (1, f"statsbus-hub: {name}: cannot open {tmp_path}/no: No such file or directory\n")
 
 
+@pytest.mark.parametrize("flag", ["--check-config", "--help", "--version"])
+def test_what_cannot_be_printed_is_an_error(binaries: Path, flag: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([binaries / "statsbus-hub", flag], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False, env={})
+    assert (done.returncode, done.stderr) == (1, "statsbus-hub: what is asked for cannot be printed\n")
+
+
 # SIGHUP
 
 

@@ -75,6 +75,8 @@ static void errors_name_the_flag_or_variable(void **state)
         {{NULL}, {"--engines", "tcp://x:65536"}, "--engines: 'tcp://x:65536' has no port from 0 to 65535, nor *"},
         {{NULL}, {"--engines", "ipc://"}, "--engines: 'ipc://' names no address"},
         {{NULL}, {"--hubs", "tcp://a:1, tcp://b:2, c"}, "--hubs: 'c' starts with neither ipc:// nor tcp://"},
+        {{NULL}, {"--hubs", "tcp://*:1"}, "--hubs: 'tcp://*:1' is nothing to connect to: it leaves host or port open"},
+        {{NULL}, {"--hubs", "tcp://a:0"}, "--hubs: 'tcp://a:0' is nothing to connect to: it leaves host or port open"},
         {{NULL}, {"--http", "localhost"}, "--http: 'localhost' is not address:port or [address]:port"},
         {{NULL}, {"--state", ""}, "--state: '' names no file"},
         {{NULL}, {"--log-level", "loud"}, "--log-level: 'loud' is not debug, info, warn or error"},
