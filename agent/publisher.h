@@ -21,7 +21,7 @@ struct publisher {
     UT_hash_handle hh;
     char id[AGENT_PUBLISHER_ID_LEN + 1];
     struct sb_ranges applied;
-    uint64_t next; /* the highest "next number to be given" heard */
+    uint64_t next; /* the next number to be given, as heard */
     uint64_t lost;
     struct agent_asking asking;
 
@@ -69,6 +69,13 @@ struct agent_publishers {
 /* publishers.c */
 struct publisher *agent_publisher_find(struct agent_publishers *self, const char *id);
 struct publisher *agent_publisher_add(struct agent_publishers *self, const char *id, int64_t now_ms);
+/*
+ * Hellos and beats state the next number, whatever was heard before: one impossible header must not leave a hole for
+ * ever. Other messages may only raise it: they come on two sockets, an old one late.
+ */
+void agent_publisher_note_next(struct publisher *self, enum agent_kind kind, uint64_t next);
+/* How many numbers below the next are not applied. */
+uint64_t agent_publisher_missing(const struct publisher *self);
 void agent_publisher_drop(struct agent_publishers *self, struct publisher *publisher);
 struct slot *agent_publisher_slot(const struct publisher *self, uint32_t index);
 

@@ -84,6 +84,22 @@ struct publisher *agent_publisher_add(struct agent_publishers *self, const char 
     return made;
 }
 
+void agent_publisher_note_next(struct publisher *self, enum agent_kind kind, uint64_t next)
+{
+    const bool is_stated = kind == AGENT_KIND_HELLO || kind == AGENT_KIND_BEAT;
+    if (is_stated || next > self->next)
+        self->next = next;
+}
+
+uint64_t agent_publisher_missing(const struct publisher *self)
+{
+    uint64_t missing = 0;
+    struct sb_range hole = {0};
+    while (sb_ranges_first_hole(&self->applied, hole.to + 1, self->next - 1, &hole))
+        missing += hole.to - hole.from + 1;
+    return missing;
+}
+
 void agent_publisher_drop(struct agent_publishers *self, struct publisher *publisher)
 {
     if (self->last == publisher)
@@ -296,8 +312,7 @@ enum agent_refusal agent_publishers_take(struct agent_publishers *self, const st
         return AGENT_ACCEPTED;
     }
     publisher->seen_ms = now_ms;
-    if (message->first + message->count > publisher->next)
-        publisher->next = message->first + message->count;
+    agent_publisher_note_next(publisher, message->kind, message->first + message->count);
     switch (message->kind) {
     case AGENT_KIND_REC:
         take_records(self, publisher, message, socket, now_ms);
@@ -394,7 +409,6 @@ void agent_publishers_count(const struct agent_publishers *self, int64_t now_ms,
     *missing = 0;
     for (const struct publisher *at = self->table; at; at = at->hh.next) {
         *live += is_alive(self, at, now_ms) && !at->is_ended;
-        const uint64_t total = sb_ranges_total(&at->applied);
-        *missing += total < at->next - 1 ? at->next - 1 - total : 0;
+        *missing += agent_publisher_missing(at);
     }
 }

@@ -219,8 +219,7 @@ static enum agent_refusal meet(struct agent_publishers *self, const struct agent
         return refusal;
     }
     publisher->seen_ms = now_ms;
-    if (next > publisher->next)
-        publisher->next = next;
+    agent_publisher_note_next(publisher, AGENT_KIND_HELLO, next);
     self->cfg.counters->hellos++;
     return AGENT_ACCEPTED;
 }

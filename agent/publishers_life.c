@@ -129,9 +129,7 @@ bool agent_publishers_release(struct agent_publishers *self, const struct agent_
 /* What it announced and never delivered is lost now. */
 static void forget_publisher(struct agent_publishers *self, struct publisher *publisher)
 {
-    const uint64_t total = sb_ranges_total(&publisher->applied);
-    if (total < publisher->next - 1)
-        self->cfg.counters->records_lost += publisher->next - 1 - total;
+    self->cfg.counters->records_lost += agent_publisher_missing(publisher);
     self->cfg.counters->publishers_dropped++;
     self->changes++;
     agent_publisher_drop(self, publisher);

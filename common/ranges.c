@@ -99,23 +99,18 @@ bool sb_ranges_can_add(const struct sb_ranges *self, uint64_t number)
     return joins || self->n == 0 || (self->n < SB_RANGES_MAX && self->n < self->cap);
 }
 
-bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t last, struct sb_range *hole)
+bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t from, uint64_t last, struct sb_range *hole)
 {
-    size_t next = 0; /* the range behind the hole */
-    uint64_t from = 1;
-    if (self->n > 0 && self->at[0].from <= 1) {
-        if (self->at[0].to >= last)
+    size_t next = find(self, from); /* the range behind the hole */
+    if (next < self->n && self->at[next].from <= from) {
+        if (self->at[next].to >= last)
             return false;
-        from = self->at[0].to + 1;
-        next = 1;
+        from = self->at[next++].to + 1;
     }
     if (from > last)
         return false;
-
-    uint64_t to = last;
-    if (next < self->n && self->at[next].from <= last)
-        to = self->at[next].from - 1;
-    *hole = (struct sb_range){.from = from, .to = to};
+    const bool is_bounded = next < self->n && self->at[next].from <= last;
+    *hole = (struct sb_range){.from = from, .to = is_bounded ? self->at[next].from - 1 : last};
     return true;
 }
 

@@ -95,7 +95,7 @@ static void it_equals_a_bitmap(void **state)
             while (hole_to < last && !has[hole_to + 1])
                 hole_to++;
             struct sb_range hole;
-            assert_int_equal(sb_ranges_first_hole(&ranges, last, &hole), hole_from <= last);
+            assert_int_equal(sb_ranges_first_hole(&ranges, 1, last, &hole), hole_from <= last);
             if (hole_from <= last) {
                 assert_int_equal(hole.from, hole_from);
                 assert_int_equal(hole.to, hole_to);
@@ -109,8 +109,8 @@ static void an_empty_set_is_one_hole(void **state)
     (void) state;
     const struct sb_ranges ranges = {0};
     struct sb_range hole;
-    assert_false(sb_ranges_first_hole(&ranges, 0, &hole));
-    assert_true(sb_ranges_first_hole(&ranges, 9, &hole));
+    assert_false(sb_ranges_first_hole(&ranges, 1, 0, &hole));
+    assert_true(sb_ranges_first_hole(&ranges, 1, 9, &hole));
     assert_int_equal(hole.from, 1);
     assert_int_equal(hole.to, 9);
     assert_int_equal(sb_ranges_max(&ranges), 0);
