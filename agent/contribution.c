@@ -39,6 +39,12 @@ bool agent_contribution_add_series(struct agent_contribution *to, const struct a
     return true;
 }
 
+bool agent_contribution_is_staged(const struct agent_contribution *self)
+{
+    return self->n_staged_series == self->n_series &&
+           (!self->n_cells || memcmp(self->live, self->staged, self->n_cells * sizeof *self->live) == 0);
+}
+
 uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)
 {
     for (uint32_t i = 0; i < to->n_gauges; i++)

@@ -171,6 +171,9 @@ bool agent_input_begin(struct agent_contribution *to, uint32_t input, const stru
  */
 bool agent_contribution_publish(struct agent_contribution *self) SB_CHECK;
 
+/* Has nothing been counted since the last agent_ledger_stage? */
+bool agent_contribution_is_staged(const struct agent_contribution *self);
+
 /* Walking: indexes are stable, contributions[i] may be NULL (forgotten). */
 uint32_t agent_ledger_n_families(const struct agent_ledger *self);
 struct agent_family *agent_ledger_family_at(const struct agent_ledger *self, uint32_t index);
