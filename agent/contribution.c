@@ -1,30 +1,17 @@
 /* One contribution: its rows, gauges and inputs (ledger.h). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/ledger_private.h"
 
-/* Both rows get room for `need` cells, or neither is changed. */
+/* Both rows get `need` cells, the new ones 0. */
 static bool grow_rows(struct agent_contribution *to, uint32_t need)
 {
-    if (need <= to->n_cells)
-        return true;
-    double *live = calloc(need, sizeof *live);
-    double *staged = calloc(need, sizeof *staged);
-    if (!live || !staged) {
-        free(live);
-        free(staged);
+    uint32_t cap = to->cap_cells;
+    if (!agent_grow(&to->live, &cap, need, sizeof *to->live) ||
+        !agent_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
         return false;
-    }
-    if (to->n_cells) {
-        memcpy(live, to->live, to->n_cells * sizeof *live);
-        memcpy(staged, to->staged, to->n_cells * sizeof *staged);
-    }
-    free(to->live);
-    free(to->staged);
-    to->live = live;
-    to->staged = staged;
-    to->n_cells = need;
+    if (need > to->n_cells)
+        to->n_cells = need;
     return true;
 }
 

@@ -10,7 +10,6 @@
 
 enum {
     PARTS_MAX = 4, /* routing id, topic, header, payload */
-    CLOCK_EVERY = 16,
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
     POSTPONED_MAX = 8, /* passes in a row */
@@ -208,8 +207,6 @@ static bool drain(struct agent_ingest *self, zsock_t *from, enum agent_socket so
             return true;
         take(self, socket, now_ms);
         ++*n;
-        if (i % CLOCK_EVERY != CLOCK_EVERY - 1)
-            continue;
         now_ms = sb_mono_ms();
         if (now_ms - start_ms > AGENT_PASS_MS)
             break;

@@ -197,7 +197,8 @@ uint32_t agent_ledger_family(struct agent_ledger *self, const struct agent_famil
 
 /* Series */
 
-uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p)
+uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p,
+                                    uint32_t cells_max)
 {
     struct sb_labelset *labels = *labels_p;
     *labels_p = NULL;
@@ -211,7 +212,7 @@ uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, 
 
     const struct sb_bounds *bounds = self->families[family].bounds;
     uint32_t n = bounds ? bounds->n + 2 : 1;
-    entry = self->n_cells + n <= AGENT_CELLS_MAX ? calloc(1, sizeof *entry) : NULL;
+    entry = self->n_cells + n <= cells_max ? calloc(1, sizeof *entry) : NULL;
     if (!entry || !agent_grow(&self->series, &self->cap_series, self->n_series + 1, sizeof *self->series)) {
         self->counters.limit_hits++;
         free(entry);
@@ -244,7 +245,7 @@ static uint32_t overflow_series(struct agent_ledger *self, uint32_t family, cons
             return AGENT_NONE;
     struct sb_labelset *set = sb_labelsets_get(self->labelsets, &draft);
     self->counters.overflows++;
-    return set ? agent_ledger_intern_series(self, family, &set) : AGENT_NONE;
+    return set ? agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX) : AGENT_NONE;
 }
 
 uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
@@ -261,7 +262,7 @@ uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribu
             index = entry->index;
         sb_labelsets_drop(self->labelsets, &set);
     } else if (set) {
-        index = agent_ledger_intern_series(self, family, &set);
+        index = agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX - AGENT_OVERFLOW_CELLS);
     }
     if (index == AGENT_NONE)
         index = overflow_series(self, family, labels);

@@ -18,7 +18,10 @@
 
 enum {
     AGENT_SERIES_OF_SOURCE_MAX = 10000, /* more are folded into one labelled _overflow */
-    AGENT_CELLS_MAX = 1 << 20,          /* of all series of this agent */
+    /* Of all series of this agent. Rows reach up to the highest cell that they use, so this bounds what one source can
+     * make another's row cost: 2 MiB, held twice here and once a hub. */
+    AGENT_CELLS_MAX = 1 << 18,
+    AGENT_OVERFLOW_CELLS = 1 << 15, /* of them, kept free for series labelled _overflow */
     AGENT_FAMILIES_MAX = 4096,
     AGENT_CONTRIBUTIONS_MAX = 4096,
     AGENT_INPUTS_MAX = 16, /* roots of the catalog */
@@ -80,7 +83,7 @@ struct agent_contribution {
 
     double *live;   /* a cell each, up to n_cells */
     double *staged; /* the same as of the last agent_ledger_stage */
-    uint32_t n_cells;
+    uint32_t n_cells, cap_cells;
     uint32_t n_series;
     uint32_t *series;         /* those it has, in the order in which they came */
     uint32_t n_staged_series; /* how many of them the staged row holds */
