@@ -425,10 +425,12 @@ static const struct plan_key *search_key(const struct reader *self, struct plan_
 static inline const struct plan_key *find_key(const struct reader *self, struct plan_node *node, uint32_t expected,
                                               struct sb_slice name)
 {
+    if (expected >= node->n_keys)
+        expected = node->n_keys - 1;
     const struct plan_key *key = &node->keys[expected];
-    if (expected < node->n_keys && key->len == name.len && is_same(key->text, name.at, name.len))
+    if (key->len == name.len && is_same(key->text, name.at, name.len))
         return key;
-    return search_key(self, node, expected < node->n_keys ? expected : node->n_keys - 1, name);
+    return search_key(self, node, expected, name);
 }
 
 static const uint8_t *read_fields(const struct reader *self, struct plan_scope *scope, struct plan_node *node,
@@ -543,14 +545,12 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
     struct sb_mp cursor = {.at = at, .end = end};
     struct sb_slice name;
     uint32_t n;
-    if (!sb_mp_array(&cursor, &n) || n < 3 || !sb_mp_str(&cursor, &name)) {
-        agent_ledger_counters(binding->ledger)->unknown_families++;
-        return end;
-    }
     struct plan_family *family = NULL;
-    HASH_FIND(hh, binding->plan->families, name.at, name.len, family);
+    if (sb_mp_array(&cursor, &n) && n >= 3 && sb_mp_str(&cursor, &name))
+        HASH_FIND(hh, binding->plan->families, name.at, name.len, family);
     if (!family) {
-        if (!binding->to->is_front_end) /* both kinds of bindings are asked; one of them counts */
+        /* Both kinds of bindings are asked; one of them counts. And a hello says again what was said before. */
+        if (!binding->to->is_front_end && self->parts == AGENT_APPLY_ALL)
             agent_ledger_counters(binding->ledger)->unknown_families++;
         return end;
     }

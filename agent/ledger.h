@@ -51,15 +51,15 @@ struct agent_series {
 /* A gauge sample; it is present while its generation is that of its input. */
 struct agent_gauge {
     double value;
+    uint64_t generation;
     uint32_t cell;
     uint32_t input;
-    uint32_t generation;
 };
 
 /* What replaces samples as one: a root of the catalog, or all observations of one gauge family. */
 struct agent_input {
+    uint64_t generation; /* rises with each snapshot; 0: nothing yet */
     uint32_t key;        /* root index, or AGENT_INPUTS_MAX + family index */
-    uint32_t generation; /* 0: nothing yet */
     double time;         /* of the latest, by its host's monotonic clock, seconds */
     uint32_t host;       /* whose clock (see struct agent_moment) */
     double shift;        /* seconds to add to compare with other hosts' times */
@@ -117,7 +117,7 @@ struct agent_ledger_counters {
     uint64_t overflows;        /* label sets folded into _overflow */
     uint64_t limit_hits;       /* families, series or contributions refused for a limit */
     uint64_t clashes;          /* families refused since their names clash with another's */
-    uint64_t unknown_families; /* observations of families that neither catalog nor hello have */
+    uint64_t unknown_families; /* observations malformed, or of families that neither catalog nor hello have */
 };
 
 /* labelsets is borrowed for the ledger's life. NULL: out of memory. */
