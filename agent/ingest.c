@@ -13,8 +13,8 @@ enum {
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
     POSTPONED_MAX = 8, /* passes in a row */
-    WIRE_MAX =
-        64 << 20, /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but not at any price */
+    /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but a queue full must not cost much. */
+    WIRE_MAX = 4 << 20,
 };
 
 struct agent_ingest {
