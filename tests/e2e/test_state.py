@@ -48,6 +48,16 @@ def test_a_damaged_state_is_put_aside_and_counts_nothing_twice(cluster: Cluster,
 
 
 @pytest.mark.sanitized
+def test_a_state_that_cant_be_read_now_ends_the_start_and_stays(cluster: Cluster) -> None:
+    node = cluster.plan_node()
+    node.state.symlink_to(node.state.name)  # a link to itself: reading it is an error of the system, whoever asks
+    assert node.agent.start().wait(15) > 0
+    assert "--state" in node.agent.log()
+    assert node.state.is_symlink()
+    assert not node.state.with_name(node.state.name + ".damaged").exists()
+
+
+@pytest.mark.sanitized
 def test_a_state_from_the_past_counts_nothing_twice(cluster: Cluster) -> None:
     node = cluster.add_node()
     old = node.state.with_name("old")
