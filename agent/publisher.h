@@ -27,6 +27,7 @@ struct publisher {
 
     struct agent_plan *plan; /* NULL until the first hello of this process's life */
     uint64_t shape;          /* of the hello that it was made from */
+    bool is_stale;           /* a source lacks its binding: the next hello is bound anew, equal or not */
     bool feeds_front_end[AGENT_RECORD_UNKNOWN + 1];
     uint32_t n_slots;
     struct slot *slots; /* rising by index */
@@ -46,7 +47,7 @@ struct publisher {
     bool is_slow; /* did not echo in time: not waited for until it does */
 };
 
-enum { STRANGERS = 2048 };
+enum { STRANGERS = 2048, DROPPED_MAX = 1024 };
 
 struct agent_publishers {
     struct agent_publishers_cfg cfg;
@@ -56,6 +57,9 @@ struct agent_publishers {
     uint64_t changes;
     int64_t swept_ms;
     bool is_swept;
+    uint32_t n_postponed;                              /* sweeps in a row */
+    uint32_t n_dropped;                                /* since the start */
+    char dropped[DROPPED_MAX][AGENT_PUBLISHER_ID_LEN]; /* the last that left the table: a ring */
     uint32_t n_foreign;
     uint8_t foreign[AGENT_FOREIGN_LINEAGES_MAX][AGENT_LINEAGE_LEN];
     int64_t strangers_ms[STRANGERS]; /* by hash of the id: when a hello was asked of one that isn't in the table */
@@ -90,6 +94,8 @@ bool agent_publishers_note_foreign(struct agent_publishers *self, const uint8_t 
 void agent_slot_touch(struct slot *slot, int64_t now_ms);
 void agent_publisher_beat(struct agent_publishers *self, struct publisher *publisher, const struct agent_beat *beat,
                           int64_t now_ms);
+/* Has it been in the table, and left, in this process's life? */
+bool agent_publishers_has_dropped(const struct agent_publishers *self, const char *id);
 bool agent_publishers_make_room(struct agent_publishers *self, int64_t now_ms);
 
 #endif

@@ -214,6 +214,7 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
     if (record->source != AGENT_NONE && record->type != AGENT_RECORD_UNKNOWN) {
         slot = agent_publisher_slot(publisher, record->source);
         if (!slot || !slot->binding) {
+            publisher->is_stale = publisher->is_stale || (slot && slot->is_ended); /* it was released */
             counters->records_unknown_source++;
             ask_hello(self, publisher->id, &publisher->hello_asked_ms, when->arrival_ms);
             return false;
@@ -251,6 +252,12 @@ static void take_records(struct agent_publishers *self, struct publisher *publis
 
 /* The other kinds */
 
+/* Unknown, or released since it had ended: only a hello can bind it. */
+static bool is_unbound(const struct slot *slot)
+{
+    return !slot || (slot->is_ended && !slot->binding);
+}
+
 static enum agent_refusal take_beat(struct agent_publishers *self, struct publisher *publisher,
                                     const struct agent_envelope *message, int64_t now_ms)
 {
@@ -262,7 +269,7 @@ static enum agent_refusal take_beat(struct agent_publishers *self, struct publis
     if (!publisher->plan)
         ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
     for (uint32_t i = 0; publisher->plan && i < self->beat.n_live; i++)
-        if (!agent_publisher_slot(publisher, self->beat.live[i]))
+        if (is_unbound(agent_publisher_slot(publisher, self->beat.live[i])))
             ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
     agent_publisher_beat(self, publisher, &self->beat, now_ms);
     return AGENT_ACCEPTED;

@@ -23,6 +23,7 @@ enum {
     AGENT_FOREIGN_LINEAGES_MAX = 64, /* that are remembered, so that each counts as one loss of state */
     AGENT_HELLO_RETRY_MS = 1000,
     AGENT_ENDED_LINGER_MS = 60 * 1000, /* a publisher that ended is kept that long for late records */
+    AGENT_SWEEPS_POSTPONED_MAX = 10,
     AGENT_EVICT_SILENT_MS = 60 * 1000, /* in a full table, one silent for longer makes room */
 };
 
@@ -61,10 +62,11 @@ void agent_publishers_tick(struct agent_publishers *self, int64_t now_ms);
 
 /*
  * Judges liveness: sources silent for their timeout lose their gauges, those that will not come back end, publishers
- * that are gone leave the table. Call about once a second, and only when both sockets have just been drained.
- * Time in which this process itself stood still (no call for seconds) is not held against anybody.
+ * that are gone leave the table. Call about once a second. What is still in a socket may be a sign of life: unless both
+ * are drained nobody is judged, but for AGENT_SWEEPS_POSTPONED_MAX times in a row at most. Time in which this process
+ * itself stood still (no call for seconds) is not held against anybody.
  */
-void agent_publishers_sweep(struct agent_publishers *self, int64_t now_ms);
+void agent_publishers_sweep(struct agent_publishers *self, bool is_drained, int64_t now_ms);
 
 /* Rises whenever something happened that a commit should hold. */
 uint64_t agent_publishers_changes(const struct agent_publishers *self);

@@ -203,9 +203,9 @@ static void what_a_dead_publisher_owed_is_still_owed_after_a_restart(void **stat
     bus_hello(bus, 'a', 31, BUS_SOURCE);
     assert_true(tick(office, 0));
     restart(office);
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     for (int i = 0; i < 3602; i++)
-        agent_publishers_sweep(bus->publishers, bus->now_ms += 1000);
+        agent_publishers_sweep(bus->publishers, true, bus->now_ms += 1000);
     assert_int_equal(bus->counters.records_lost, 30);
 }
 

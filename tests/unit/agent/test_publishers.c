@@ -143,6 +143,14 @@ static void a_mark_of_ours_that_holds_more_than_the_state_is_a_rollback(void **s
     assert_true(bus_counter(bus, "i-1", "n_total") == 12); /* 11 to 20 were counted in the commit that is gone */
 }
 
+static void a_mark_of_ours_from_one_that_the_state_never_met_is_a_rollback(void **state)
+{
+    struct bus *bus = *state;
+    const uint64_t mark[] = {1, 20};
+    assert_int_equal(bus_hello_marked(bus, 'a', 21, BUS_SOURCE, "", ours, mark, 2), AGENT_ACCEPTED);
+    assert_int_equal(bus->n_rolled_back, 1);
+}
+
 static void records_of_strangers_stay_a_gap_and_their_hello_is_asked_once_a_second(void **state)
 {
     struct bus *bus = *state;
@@ -242,7 +250,7 @@ static void one_impossible_number_hides_no_hole_for_longer_than_to_the_next_beat
     agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
     assert_int_equal(missing, 0);
     bus->now_ms += 3600 * 1000 + 1;
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     assert_int_equal(bus->counters.publishers_dropped, 1);
     assert_int_equal(bus->counters.records_lost, 0);
 }
@@ -411,13 +419,14 @@ static void a_publisher_that_is_gone_leaves_and_what_it_owed_is_lost(void **stat
     agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
     assert_int_equal(missing, 5);
     bus->now_ms += AGENT_ENDED_LINGER_MS + 1;
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
     assert_int_equal(all, 0);
     assert_int_equal(bus->counters.records_lost, 5);
     const uint64_t mark[] = {1, 3};
     assert_int_equal(bus_hello_marked(bus, 'a', 9, BUS_SOURCE, "", ours, mark, 2), AGENT_ACCEPTED);
     bus_steps(bus, AGENT_STATS, 'a', 1, 3); /* should it come back after all, its mark says what was counted */
+    assert_int_equal(bus->n_rolled_back, 0);
     assert_true(bus_counter(bus, "i-1", "n_total") == 3);
     assert_int_equal(bus->n_rolled_back, 0);
 }
@@ -463,6 +472,7 @@ int main(void)
         TEST(the_first_agent_counts_what_the_ring_holds_and_reports_the_rest_as_lost),
         TEST(an_agent_whose_state_is_gone_starts_after_the_mark),
         TEST(a_mark_of_ours_that_holds_more_than_the_state_is_a_rollback),
+        TEST(a_mark_of_ours_from_one_that_the_state_never_met_is_a_rollback),
         TEST(records_of_strangers_stay_a_gap_and_their_hello_is_asked_once_a_second),
         TEST(records_of_unknown_sources_wait_for_a_hello_that_names_them),
         TEST(a_hole_that_cant_be_healed_is_asked_slowly_and_keeps_no_other_waiting),
