@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/log.h"
+
 #define PREFIX "statsbus_agent_"
 
 struct agent_gauges {
@@ -134,6 +136,8 @@ static void put_limits(const struct agent_self *self, const struct sb_expo *expo
     put(expo, PREFIX "texts_replaced_total", SB_COUNTER, "Texts that were not UTF-8: each bad byte was replaced.",
         (double) faults->replaced);
     put(expo, PREFIX "texts_cut_total", SB_COUNTER, "Texts over their limit, cut.", (double) faults->cut);
+    put(expo, PREFIX "log_lines_dropped_total", SB_COUNTER, "Log lines that stderr did not take at once.",
+        (double) sb_log_dropped());
     if (!self->http)
         return;
     const struct sb_http_counters http = sb_http_counters(self->http);
