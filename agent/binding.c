@@ -59,7 +59,7 @@ static void remember(struct agent_binding *self, const struct key *key, uint32_t
 static uint32_t input_of(struct agent_binding *self, uint32_t key)
 {
     uint32_t input = agent_contribution_input(self->to, key);
-    if (input == AGENT_NONE || !agent_grow(&self->inputs, &self->cap_inputs, input + 1, sizeof *self->inputs))
+    if (input == AGENT_NONE || !sb_grow(&self->inputs, &self->cap_inputs, input + 1, sizeof *self->inputs))
         return AGENT_NONE;
     return input;
 }

@@ -7,8 +7,8 @@
 static bool grow_rows(struct agent_contribution *to, uint32_t need)
 {
     uint32_t cap = to->cap_cells;
-    if (!agent_grow(&to->live, &cap, need, sizeof *to->live) ||
-        !agent_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
+    if (!sb_grow(&to->live, &cap, need, sizeof *to->live) ||
+        !sb_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
         return false;
     if (need > to->n_cells)
         to->n_cells = need;
@@ -17,8 +17,8 @@ static bool grow_rows(struct agent_contribution *to, uint32_t need)
 
 bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index)
 {
-    if (!agent_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
-        !agent_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
+    if (!sb_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
+        !sb_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
         !grow_rows(to, series->first + series->n))
         return false;
     to->has[index / 8] |= (uint8_t) (1u << (index % 8));
@@ -37,7 +37,7 @@ uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct ag
     for (uint32_t i = 0; i < to->n_gauges; i++)
         if (to->gauges[i].cell == series->first && to->gauges[i].input == input)
             return i;
-    if (!agent_grow(&to->gauges, &to->cap_gauges, to->n_gauges + 1, sizeof *to->gauges))
+    if (!sb_grow(&to->gauges, &to->cap_gauges, to->n_gauges + 1, sizeof *to->gauges))
         return AGENT_NONE;
     to->gauges[to->n_gauges] = (struct agent_gauge){.cell = series->first, .input = input};
     return to->n_gauges++;
@@ -48,7 +48,7 @@ uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key)
     for (uint32_t i = 0; i < to->n_inputs; i++)
         if (to->inputs[i].key == key)
             return i;
-    if (!agent_grow(&to->inputs, &to->cap_inputs, to->n_inputs + 1, sizeof *to->inputs))
+    if (!sb_grow(&to->inputs, &to->cap_inputs, to->n_inputs + 1, sizeof *to->inputs))
         return AGENT_NONE;
     to->inputs[to->n_inputs] = (struct agent_input){.key = key};
     return to->n_inputs++;
@@ -81,8 +81,8 @@ static bool is_present(const struct agent_contribution *self, const struct agent
 bool agent_contribution_publish(struct agent_contribution *self)
 {
     uint32_t cap = self->cap_shown;
-    if (!agent_grow(&self->shown_cells, &cap, self->n_gauges, sizeof *self->shown_cells) ||
-        !agent_grow(&self->shown_values, &self->cap_shown, self->n_gauges, sizeof *self->shown_values))
+    if (!sb_grow(&self->shown_cells, &cap, self->n_gauges, sizeof *self->shown_cells) ||
+        !sb_grow(&self->shown_values, &self->cap_shown, self->n_gauges, sizeof *self->shown_values))
         return false;
     self->n_shown = 0;
     for (uint32_t i = 0; self->is_live && i < self->n_gauges; i++) {

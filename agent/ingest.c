@@ -179,6 +179,18 @@ static void note_refused_answer(struct agent_ingest *self)
     agent_publishers_refused(self->publishers, id);
 }
 
+/* Lines about a hello: one a publisher's life, and one a plan that is not whole. */
+static void log_hello(struct agent_ingest *self)
+{
+    struct agent_introduction met;
+    if (agent_publishers_take_introduction(self->publishers, &met))
+        sb_log(SB_LOG_INFO, "publisher met", "publisher=%s pid=%llu engine=\"%s\" version=\"%s\" sources=%zu",
+               met.publisher, (unsigned long long) met.pid, met.engine, met.version, met.n_sources);
+    const char *warning = agent_publishers_take_warning(self->publishers);
+    if (warning)
+        sb_log(SB_LOG_WARN, "part of a hello refused", "publisher=%s detail=\"%s\"", self->envelope.publisher, warning);
+}
+
 static void take(struct agent_ingest *self, enum agent_socket socket, int64_t now_ms)
 {
     self->counters->messages++;
@@ -188,6 +200,8 @@ static void take(struct agent_ingest *self, enum agent_socket socket, int64_t no
         return;
     if (is_whole)
         refusal = agent_publishers_take(self->publishers, &self->envelope, socket, now_ms);
+    if (refusal == AGENT_ACCEPTED && self->envelope.kind == AGENT_KIND_HELLO)
+        log_hello(self);
     if (refusal == AGENT_ACCEPTED)
         return;
     self->counters->refusals[refusal]++;
@@ -232,8 +246,5 @@ bool agent_ingest_drain(struct agent_ingest *self, uint32_t *n)
     self->counters->skipped_records += skipped->records;
     self->counters->skipped_elements += skipped->elements;
     self->envelope.skipped = (struct agent_skipped){0};
-    const char *warning = agent_publishers_take_warning(self->publishers);
-    if (warning)
-        sb_log(SB_LOG_WARN, "part of a hello refused", "detail=\"%s\"", warning);
     return is_stats_empty && is_replay_empty;
 }

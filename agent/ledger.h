@@ -182,7 +182,6 @@ uint32_t agent_ledger_n_families(const struct agent_ledger *self);
 struct agent_family *agent_ledger_family_at(const struct agent_ledger *self, uint32_t index);
 uint32_t agent_ledger_n_series(const struct agent_ledger *self);
 const struct agent_series *agent_ledger_series_at(const struct agent_ledger *self, uint32_t index);
-uint32_t agent_ledger_n_cells(const struct agent_ledger *self);
 uint32_t agent_ledger_n_contributions(const struct agent_ledger *self);
 struct agent_contribution *agent_ledger_contribution_at(const struct agent_ledger *self, uint32_t index);
 

@@ -4,8 +4,8 @@
 
 #include <uthash.h>
 
-#include "agent/grow.h"
 #include "agent/ledger.h"
+#include "common/grow.h"
 
 /* Who has a name: families of one name share their claims, whatever their bounds. */
 struct claim {

@@ -6,21 +6,13 @@
 
 enum { VERSION = 2 };
 
-static void put_text_or_nil(struct sb_buf *out, const char *text)
-{
-    if (text)
-        sb_mp_put_str(out, text);
-    else
-        sb_mp_put_nil(out);
-}
-
 static void save_family(const struct agent_family *family, struct sb_buf *out)
 {
     uint32_t n = family->bounds ? family->bounds->n : 0;
     sb_mp_put_array(out, 8);
     sb_mp_put_str(out, family->name);
     sb_mp_put_str(out, family->help);
-    put_text_or_nil(out, family->unit);
+    sb_mp_put_str_or_nil(out, family->unit);
     sb_mp_put_uint(out, family->type);
     sb_mp_put_str(out, sb_semantic_text(family->semantic));
     sb_mp_put_bool(out, family->is_in_catalog);

@@ -22,7 +22,6 @@ struct publisher {
     char id[AGENT_PUBLISHER_ID_LEN + 1];
     struct sb_ranges applied;
     uint64_t next; /* the next number to be given, as heard */
-    uint64_t lost;
     struct agent_asking asking;
 
     struct agent_plan *plan; /* NULL until the first hello of this process's life */
@@ -67,6 +66,8 @@ struct agent_publishers {
     struct sb_ranges ranges;         /* scratch */
     struct sb_buf out;               /* scratch */
     struct sb_err err;
+    bool has_introduction;
+    struct agent_introduction introduction;
     struct sb_err plan_warning; /* what the last plan left out; rc SB_OK: nothing */
 };
 

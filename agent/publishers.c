@@ -54,6 +54,15 @@ const char *agent_publishers_take_warning(struct agent_publishers *self)
     return self->plan_warning.text;
 }
 
+bool agent_publishers_take_introduction(struct agent_publishers *self, struct agent_introduction *out)
+{
+    if (!self->has_introduction)
+        return false;
+    self->has_introduction = false;
+    *out = self->introduction;
+    return true;
+}
+
 uint64_t agent_publishers_changes(const struct agent_publishers *self)
 {
     return self->changes;
@@ -169,11 +178,10 @@ static void ask_records(struct agent_publishers *self, struct publisher *publish
     self->cfg.counters->asks++;
 }
 
-static void count_lost(struct agent_publishers *self, struct publisher *publisher, uint64_t lost)
+static void count_lost(struct agent_publishers *self, uint64_t lost)
 {
     if (lost == 0)
         return;
-    publisher->lost += lost;
     self->cfg.counters->records_lost += lost;
     self->changes++;
 }
@@ -281,8 +289,7 @@ static enum agent_refusal take_end(struct agent_publishers *self, struct publish
     struct sb_range answered;
     if (!agent_end_read(message->payload, &answered))
         return AGENT_REFUSED_bad_end;
-    count_lost(self, publisher,
-               agent_asking_end(&publisher->asking, &publisher->applied, &answered, message->first, now_ms));
+    count_lost(self, agent_asking_end(&publisher->asking, &publisher->applied, &answered, message->first, now_ms));
     ask_records(self, publisher, now_ms);
     return AGENT_ACCEPTED;
 }
@@ -349,7 +356,7 @@ void agent_publishers_tick(struct agent_publishers *self, int64_t now_ms)
     for (struct publisher *at = self->table; at; at = at->hh.next) {
         if (!at->plan || now_ms - at->seen_ms > self->cfg.source_timeout_ms)
             continue;
-        count_lost(self, at, agent_asking_expire(&at->asking, &at->applied, now_ms));
+        count_lost(self, agent_asking_expire(&at->asking, &at->applied, now_ms));
         ask_records(self, at, now_ms);
     }
 }

@@ -51,6 +51,15 @@ enum agent_refusal agent_publishers_take(struct agent_publishers *self, const st
                                          enum agent_socket socket, int64_t now_ms) SB_CHECK;
 /* Why the last hello was refused. */
 const char *agent_publishers_last_error(const struct agent_publishers *self);
+/* The last hello that was a publisher's first one here, told once; false: there is none. For a log line. */
+struct agent_introduction {
+    char publisher[AGENT_PUBLISHER_ID_LEN + 1];
+    uint64_t pid;
+    char engine[AGENT_ENGINE_TEXT_MAX]; /* its name */
+    char version[AGENT_ENGINE_TEXT_MAX];
+    size_t n_sources;
+};
+bool agent_publishers_take_introduction(struct agent_publishers *self, struct agent_introduction *out);
 /* What the last hello's plan had to leave out, told once; NULL: nothing. For a log line. */
 const char *agent_publishers_take_warning(struct agent_publishers *self);
 

@@ -180,6 +180,16 @@ static void apply_latest(struct publisher *publisher, const struct agent_hello *
     }
 }
 
+static void note_introduction(struct agent_publishers *self, const struct agent_hello *hello)
+{
+    struct agent_introduction *note = &self->introduction;
+    *note = (struct agent_introduction){.pid = hello->pid, .n_sources = hello->n_sources};
+    memcpy(note->publisher, hello->publisher, sizeof note->publisher);
+    memcpy(note->engine, hello->engine_name, sizeof note->engine);
+    memcpy(note->version, hello->engine_version, sizeof note->version);
+    self->has_introduction = true;
+}
+
 /* A hello names all sources, ended ones among them: those wait for a beat or a record to live again. */
 static void welcome(struct slot *slot, int64_t now_ms)
 {
@@ -203,6 +213,8 @@ static enum agent_refusal greet(struct agent_publishers *self, struct publisher 
             welcome(&publisher->slots[i], now_ms);
         welcome(&publisher->front_end, now_ms);
     }
+    if (is_first)
+        note_introduction(self, hello);
     take_mark(self, publisher, hello, is_new);
     apply_latest(publisher, hello, now_ms);
     return AGENT_ACCEPTED;

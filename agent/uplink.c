@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/grow.h"
+#include "common/grow.h"
 #include "common/mp.h"
 
 enum { IDS_MAX = 256 }; /* of one END or FORGET */
@@ -52,7 +52,7 @@ static void send_out(struct agent_uplink *self, int64_t now_ms)
     if (self->is_blocked)
         return;
     self->sent_ms = now_ms;
-    self->cfg.counters->frame_bytes += self->out.len;
+    self->cfg.counters->hub_bytes += self->out.len;
 }
 
 void agent_uplink_start(struct agent_uplink *self, int64_t now_ms)
@@ -289,7 +289,7 @@ void agent_uplink_forget(struct agent_uplink *self, const struct agent_contribut
     struct agent_uplink_row *row = &self->rows[contribution->index];
     if (row->epoch != contribution->epoch)
         return;
-    if (!agent_grow(&self->forgets, &self->cap_forgets, self->n_forgets + 1, sizeof *self->forgets))
+    if (!sb_grow(&self->forgets, &self->cap_forgets, self->n_forgets + 1, sizeof *self->forgets))
         return; /* the hub keeps it until the lineage is closed */
     self->forgets[self->n_forgets++] = (struct agent_uplink_forget){.id = row->id, .after = after};
     free(row->sent);

@@ -65,6 +65,14 @@ void sb_mp_put_slice(struct sb_buf *buf, struct sb_slice slice)
     sb_buf_put(buf, slice.at, slice.len);
 }
 
+void sb_mp_put_str_or_nil(struct sb_buf *buf, const char *text)
+{
+    if (text)
+        sb_mp_put_str(buf, text);
+    else
+        sb_mp_put_nil(buf);
+}
+
 void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n)
 {
     assert(n <= UINT32_MAX);

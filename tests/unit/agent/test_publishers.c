@@ -324,8 +324,15 @@ static void more_gaps_than_ranges_stay_gaps_until_one_closes(void **state)
 static void a_repeated_hello_compiles_nothing(void **state)
 {
     struct bus *bus = *state;
-    for (int i = 0; i < 100; i++)
+    struct agent_introduction met;
+    assert_false(agent_publishers_take_introduction(bus->publishers, &met));
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    assert_true(agent_publishers_take_introduction(bus->publishers, &met));
+    assert_string_equal(met.publisher, bus_id('a'));
+    assert_string_equal(met.engine, "v");
+    for (int i = 1; i < 100; i++)
         bus_hello(bus, 'a', 1, BUS_SOURCE);
+    assert_false(agent_publishers_take_introduction(bus->publishers, &met)); /* once */
     assert_int_equal(bus->counters.plans, 1);
     assert_int_equal(bus->counters.hellos, 100);
     bus_steps(bus, AGENT_STATS, 'a', 1, 3);
