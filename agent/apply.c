@@ -4,29 +4,12 @@
  */
 #include "agent/apply.h"
 
-#include <endian.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/plan_private.h"
-
-/* First bytes of msgpack values that the paths below tell apart. */
-enum {
-    MP_FIXMAP = 0x80,
-    MP_FIXARRAY = 0x90,
-    MP_FIXSTR = 0xa0,
-    MP_NIL = 0xc0,
-    MP_FALSE = 0xc2,
-    MP_TRUE = 0xc3,
-    MP_FLOAT64 = 0xcb,
-    MP_UINT8 = 0xcc,
-    MP_ARRAY16 = 0xdc,
-    MP_ARRAY32 = 0xdd,
-    MP_MAP16 = 0xde,
-    MP_MAP32 = 0xdf,
-    MP_NEGATIVE_FIXINT = 0xe0,
-};
+#include "common/mp_format.h"
 
 struct reader {
     struct agent_binding *binding;
@@ -48,16 +31,6 @@ static const uint8_t *skip_value(const struct reader *self, const uint8_t *at)
         return at + 9;
     struct sb_mp cursor = {.at = at, .end = self->end};
     return sb_mp_skip(&cursor) ? cursor.at : self->end;
-}
-
-static inline double load_float64(const uint8_t *at)
-{
-    uint64_t bits;
-    double value;
-    memcpy(&bits, at, sizeof bits);
-    bits = be64toh(bits);
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 static bool is_map(uint8_t first)
@@ -96,7 +69,7 @@ static const uint8_t *read_scalar(const struct reader *self, const uint8_t *at, 
         return at + 1;
     }
     if (first == MP_FLOAT64) {
-        slot->number = load_float64(at + 1);
+        slot->number = sb_mp_double_at(at + 1);
         return at + 9;
     }
     struct sb_mp cursor = {.at = at, .end = self->end};
@@ -305,7 +278,7 @@ static const uint8_t *observe_list(const struct reader *self, const struct plan_
         struct plan_slot slot;
         double value;
         if (*at == MP_FLOAT64) {
-            value = load_float64(at + 1);
+            value = sb_mp_double_at(at + 1);
             at += 9;
         } else {
             at = read_scalar(self, at, &slot);

@@ -1,7 +1,7 @@
 /* Writing msgpack: every value in its shortest form, floats as float64. */
 #include <assert.h>
 
-#include "mp_private.h"
+#include "mp_format.h"
 
 /* Appends a first byte and a big-endian number of `width` bytes. */
 static void put_head(struct sb_buf *buf, uint8_t first, uint64_t number, size_t width)
