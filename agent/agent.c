@@ -137,12 +137,12 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
         agent_throttle_pass(&self->throttle, self->ledger, now_ms);
         agent_publishers_tick(self->publishers, now_ms);
     }
-    if (is_empty && self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
-        agent_publishers_sweep(self->publishers, now_ms);
+    if (self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
+        agent_publishers_sweep(self->publishers, is_empty, now_ms);
     commit(self, now_ms);
-    if (is_due(&self->retired_ms, RETIRE_MS, now_ms))
-        retire(self, now_ms);
     feed_hubs(self, now_ms);
+    if (self->commit.is_released && is_due(&self->retired_ms, RETIRE_MS, now_ms))
+        retire(self, now_ms);
     if (self->stopping_ms == 0)
         return 0;
     return is_delivered(self) || now_ms - self->stopping_ms > STOP_MS ? -1 : 0;

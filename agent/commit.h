@@ -15,7 +15,10 @@
 
 #include "agent/state.h"
 
-enum { AGENT_MARK_WAIT_MS = 1000 };
+enum {
+    AGENT_MARK_WAIT_MS = 1000,
+    AGENT_RELEASED_MIN_MS = 100, /* the hubs have at least that long, or one period, to be sent what was released */
+};
 
 struct agent_commit_cfg {
     struct agent_ledger *ledger;

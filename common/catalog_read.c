@@ -275,6 +275,8 @@ static enum sb_rc read_feed(struct context *self, yaml_node_t *node, struct feed
     if (rc != SB_OK)
         return rc;
     text.is_nonzero = nonzero && strcmp(nonzero, "true") == 0;
+    if (nonzero && !text.is_nonzero && strcmp(nonzero, "false") != 0)
+        return sb_yaml_fail(&self->yaml, node, err, "'nonzero' is neither true nor false");
     return add_feed(self, node, &text, 0, out, err);
 }
 

@@ -230,19 +230,17 @@ static bool reserve_gauges(struct hub_contribution *contribution, const struct p
     return hub_values_reserve_gauges(&contribution->values, (uint32_t) packed->n);
 }
 
-/* Room for all that a frame brings, within the limit of the store (which one frame may overstep). */
-static enum hub_refusal make_room(struct hub_session *self, const struct frame *frame,
-                                  struct hub_contribution *contribution)
+/* Room for all that a frame brings, within the limit of the store (which one frame may overstep). False: there is none.
+ */
+static bool make_room(struct hub_session *self, const struct frame *frame, struct hub_contribution *contribution)
 {
     struct hub_store *store = self->store;
     size_t before = hub_contribution_bytes(contribution);
     bool is_made = store->row_bytes < store->row_bytes_max && make_pages(self, &frame->cells, &contribution->values) &&
                    reserve_gauges(contribution, &frame->gauges);
     store->row_bytes += hub_contribution_bytes(contribution) - before;
-    if (is_made)
-        return HUB_OK;
-    store->counters->limits[HUB_LIMIT_memory]++;
-    return HUB_REFUSAL_limit;
+    store->counters->limits[HUB_LIMIT_memory] += !is_made;
+    return is_made;
 }
 
 /* The larger of the two, without the sign of -0.0; of a cell without a value (-0.0) and 0, the 0. */
@@ -280,6 +278,16 @@ static void apply_cells(const struct hub_session *self, const struct packed *pac
             uint32_t cell = self->cells[id_at(packed, i)];
             raise_cell(&pages[cell >> HUB_PAGE_BITS][cell & IN_PAGE], value_at(packed, i));
         }
+    }
+}
+
+/* Without room for all of a frame: what has its place already is still taken. */
+static void apply_placed_cells(const struct hub_session *self, const struct packed *packed, struct hub_values *values)
+{
+    for (size_t i = 0; i < packed->n; i++) {
+        uint32_t cell = self->cells[id_at(packed, i)];
+        if (is_paged(values, cell))
+            raise_cell(&values->pages[cell >> HUB_PAGE_BITS][cell & (HUB_PAGE_CELLS - 1)], value_at(packed, i));
     }
 }
 
@@ -372,16 +380,25 @@ static void apply_snapshot(struct hub_session *self, struct hub_contribution *co
     hub_source_choose(contribution->source);
 }
 
+/* *has_room false: values of the frame have no place, nor can one be made. */
 static enum hub_refusal check_frame(struct hub_session *self, const struct frame *frame,
-                                    struct hub_contribution *contribution)
+                                    struct hub_contribution *contribution, bool *has_room)
 {
     bool has_pages;
     enum hub_refusal refusal = check_cells(self, &frame->cells, &contribution->values, &has_pages);
     if (refusal == HUB_OK)
         refusal = check_gauges(self, &frame->gauges);
     if (refusal == HUB_OK && (!has_pages || frame->gauges.n > contribution->cap_wire_gauges))
-        refusal = make_room(self, frame, contribution);
+        *has_room = make_room(self, frame, contribution);
     return refusal;
+}
+
+/* A session over a limit of the store lives: a new one would end the same way, again and again. */
+static void apply_what_fits(struct hub_session *self, struct hub_contribution *contribution, struct frame *frame)
+{
+    apply_placed_cells(self, &frame->cells, &contribution->values);
+    if (frame->gauges.n > contribution->cap_wire_gauges)
+        frame->gauges.n = 0;
 }
 
 enum hub_refusal hub_session_frame(struct hub_session *self, struct sb_mp *at, uint32_t n, int64_t now_ms)
@@ -400,8 +417,9 @@ enum hub_refusal hub_session_frame(struct hub_session *self, struct sb_mp *at, u
     if (frame.number == 0)
         return HUB_REFUSAL_number;
     struct hub_contribution *contribution = slot->contribution;
+    bool has_room = true;
     if (contribution)
-        refusal = check_frame(self, &frame, contribution);
+        refusal = check_frame(self, &frame, contribution, &has_room);
     if (refusal != HUB_OK)
         return refusal;
     if (!sb_ranges_add(&self->applied, frame.number, frame.number))
@@ -418,7 +436,10 @@ enum hub_refusal hub_session_frame(struct hub_session *self, struct sb_mp *at, u
         counters->dropped_frames++;
         return HUB_OK;
     }
-    apply_cells(self, &frame.cells, &contribution->values);
+    if (has_room)
+        apply_cells(self, &frame.cells, &contribution->values);
+    else
+        apply_what_fits(self, contribution, &frame);
     if (!is_late) {
         slot->last_number = frame.number;
         apply_snapshot(self, contribution, &frame, now_ms);

@@ -12,14 +12,6 @@ static const char *const no_le[] = {"+Inf"};
 static const uint8_t no_le_len[] = {4};
 static const struct sb_bounds no_bounds = {.n = 0, .upper = no_upper, .le = no_le, .le_len = no_le_len};
 
-/* What merging one row needs to know. */
-struct merge {
-    const struct hub_index *index;
-    const struct hub_family *family;
-    const struct hub_values *values;
-    const struct sb_bounds *bounds; /* the common ones */
-};
-
 static bool is_present(const struct hub_variant *variant, const struct hub_values *values)
 {
     double cells[CELLS_MAX];
@@ -48,20 +40,21 @@ static size_t intersect(double *upper, size_t n, const struct sb_bounds *other)
 }
 
 /* Adds a series' cells to the merged ones; each bucket goes into the first common one that holds it whole. */
-static void add_series(const struct merge *self, const struct sb_bounds *bounds, const double *cells, double *into)
+static void add_series(const struct sb_bounds *common, const struct sb_bounds *bounds, const double *cells,
+                       double *into)
 {
     uint32_t to = 0;
     for (uint32_t i = 0; i <= bounds->n; i++) {
         double upper = i < bounds->n ? bounds->upper[i] : INFINITY;
-        while (to < self->bounds->n && self->bounds->upper[to] < upper)
+        while (to < common->n && common->upper[to] < upper)
             to++;
         into[to] += cells[i];
     }
-    into[self->bounds->n + 1] += cells[bounds->n + 1];
+    into[common->n + 1] += cells[bounds->n + 1];
 }
 
 /* Is this the first set of bounds under which the row has a series of these labels? */
-static bool is_first(const struct merge *self, uint32_t variant, const struct sb_labelset *labels)
+static bool is_first(const struct hub_merge *self, uint32_t variant, const struct sb_labelset *labels)
 {
     double cells[CELLS_MAX];
     for (uint32_t i = 0; i < variant; i++) {
@@ -72,22 +65,24 @@ static bool is_first(const struct merge *self, uint32_t variant, const struct sb
     return true;
 }
 
-static void merge_series(const struct merge *self, uint32_t variant, struct hub_series *series, hub_merge_put put,
-                         void *arg)
+bool hub_merge_read(const struct hub_merge *self, uint32_t variant, const struct hub_series *series,
+                    const struct sb_bounds **bounds, double *cells)
 {
-    double cells[CELLS_MAX];
-    double merged[CELLS_MAX] = {0};
-    if (!hub_values_read(self->values, series->first, series->n_cells, cells) ||
-        !is_first(self, variant, series->labels))
-        return;
-    add_series(self, series->variant->bounds, cells, merged);
+    double own[CELLS_MAX];
+    *bounds = self->common ? self->common : series->variant->bounds;
+    if (!self->common)
+        return hub_values_read(self->values, series->first, series->n_cells, cells);
+    if (!hub_values_read(self->values, series->first, series->n_cells, own) || !is_first(self, variant, series->labels))
+        return false;
+    memset(cells, 0, (self->common->n + 2) * sizeof cells[0]);
+    add_series(self->common, series->variant->bounds, own, cells);
     for (uint32_t i = variant + 1; i < self->family->n_variants; i++) {
         const struct hub_variant *other = self->family->variants[i];
         const struct hub_series *twin = hub_index_find_series(self->index, other, series->labels);
-        if (twin && hub_values_read(self->values, twin->first, twin->n_cells, cells))
-            add_series(self, other->bounds, cells, merged);
+        if (twin && hub_values_read(self->values, twin->first, twin->n_cells, own))
+            add_series(self->common, other->bounds, own, cells);
     }
-    put(arg, series, self->bounds, merged);
+    return true;
 }
 
 /* The bounds that all sets of bounds in this row share. *n_present: how many sets those are. */
@@ -110,24 +105,23 @@ static size_t common_bounds(const struct hub_family *family, const struct hub_va
     return n;
 }
 
-bool hub_merge_row(const struct hub_index *index, const struct hub_family *family, const struct hub_values *values,
-                   hub_merge_put put, void *arg)
+bool hub_merge_begin(struct hub_merge *self, const struct hub_index *index, const struct hub_family *family,
+                     const struct hub_values *values)
 {
+    *self = (struct hub_merge){.index = index, .family = family, .values = values};
+    if (family->n_variants < 2)
+        return true;
     double upper[SB_BOUNDS_MAX];
     uint32_t n_present;
     size_t n = common_bounds(family, values, upper, &n_present);
     if (n_present < 2)
-        return false;
-
-    struct sb_bounds *made = n > 0 ? sb_bounds_new(upper, n, NULL) : NULL;
-    if (n > 0 && !made)
         return true;
-    const struct merge merge = {.index = index, .family = family, .values = values, .bounds = made ? made : &no_bounds};
-    for (uint32_t v = 0; v < family->n_variants; v++) {
-        const struct hub_variant *variant = family->variants[v];
-        for (uint32_t i = 0; i < variant->n_series; i++)
-            merge_series(&merge, v, variant->series[i], put, arg);
-    }
-    sb_bounds_destroy(&made);
-    return true;
+    self->made = n > 0 ? sb_bounds_new(upper, n, NULL) : NULL;
+    self->common = self->made ? self->made : &no_bounds;
+    return n == 0 || self->made;
+}
+
+void hub_merge_end(struct hub_merge *self)
+{
+    sb_bounds_destroy(&self->made);
 }

@@ -8,15 +8,25 @@
 #include "hub/index.h"
 #include "hub/values.h"
 
-/* Gets each merged series: cells as bounds have them, then the sum. bounds may have no finite bound at all. */
-typedef void (*hub_merge_put)(void *arg, struct hub_series *series, const struct sb_bounds *bounds,
-                              const double *cells);
+/* How the histograms of one family are read in one row. */
+struct hub_merge {
+    const struct hub_index *index; /* borrowed, as all but `made` */
+    const struct hub_family *family;
+    const struct hub_values *values;
+    const struct sb_bounds *common; /* that all sets of bounds in the row share; NULL: there is one set */
+    struct sb_bounds *made;
+};
+
+/* False: out of memory. Nothing is to be ended then. */
+bool hub_merge_begin(struct hub_merge *self, const struct hub_index *index, const struct hub_family *family,
+                     const struct hub_values *values) SB_CHECK;
+void hub_merge_end(struct hub_merge *self);
 
 /*
- * Merges the family's series in a row, if it has series under more than one set of bounds. False: it has not, and
- * nothing was put. (True without anything put: memory ran out.)
+ * The cells of a series of variant number `variant`, merged with its twins under other bounds: as *bounds has them,
+ * then the sum (cells: SB_BOUNDS_MAX + 2). False: the row has none, or has them with a twin of an earlier variant.
  */
-bool hub_merge_row(const struct hub_index *index, const struct hub_family *family, const struct hub_values *values,
-                   hub_merge_put put, void *arg);
+bool hub_merge_read(const struct hub_merge *self, uint32_t variant, const struct hub_series *series,
+                    const struct sb_bounds **bounds, double *cells) SB_CHECK;
 
 #endif

@@ -185,8 +185,9 @@ static bool take_one(struct hub_peers *self, int64_t now_ms)
 
 bool hub_peers_take(struct hub_peers *self, int64_t now_ms)
 {
+    const uint64_t enough = self->store->counters->bytes + HUB_BURST_BYTES;
     bool is_drained = false;
-    for (int i = 0; i < HUB_BURST_MAX && !is_drained; i++)
+    for (int i = 0; i < HUB_BURST_MAX && !is_drained && self->store->counters->bytes < enough; i++)
         is_drained = !take_one(self, now_ms);
     if (is_drained)
         self->drained_ms = now_ms;

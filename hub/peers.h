@@ -7,7 +7,8 @@
 #include "hub/session.h"
 
 enum {
-    HUB_BURST_MAX = 256, /* messages taken in one pass of the loop */
+    HUB_BURST_MAX = 256,               /* messages taken in one pass of the loop, */
+    HUB_BURST_BYTES = 4 * 1024 * 1024, /* or this many bytes: definitions of a whole node take their time */
     HUB_ROUTING_ID_MAX = 255,
 };
 

@@ -25,6 +25,10 @@ struct hub_scrape {
     bool is_in_family;
     bool has_header;
     uint64_t last_group;
+    /* And where in that row to go on: a row may have thousands of series. */
+    bool is_in_row;
+    uint32_t variant;
+    uint32_t series;
     char family[SB_EXPO_NAME_MAX];
     struct hub_table folds; /* by group id */
     struct sb_buf scratch;  /* labels that are printed under other names */
@@ -189,47 +193,72 @@ static void put_gauges(const struct row *row)
     }
 }
 
-static void put_histogram(const struct row *row, struct hub_series *series, const struct sb_bounds *bounds,
-                          const double *cells)
+static bool is_full(const struct row *row)
 {
+    return row->expo.out->len >= HUB_CHUNK_BYTES;
+}
+
+static void put_histogram(const struct row *row, const struct hub_merge *merge, struct hub_series *series)
+{
+    double cells[SB_BOUNDS_MAX + 2];
+    const struct sb_bounds *bounds;
+    if (!hub_merge_read(merge, row->scrape->variant, series, &bounds, cells))
+        return;
     put_header(row);
     struct sb_expo_labels labels = line_labels(row, series);
     sb_expo_histogram(&row->expo, row->family->name, &labels, bounds, cells, cells[bounds->n + 1]);
 }
 
-static void put_variant(const struct row *row, const struct hub_variant *variant)
+static void put_counter(const struct row *row, struct hub_series *series)
 {
-    double cells[SB_BOUNDS_MAX + 2];
-    for (uint32_t i = 0; i < variant->n_series; i++) {
-        struct hub_series *series = variant->series[i];
-        if (!hub_values_read(row->values, series->first, series->n_cells, cells))
-            continue;
-        if (variant->bounds) {
-            put_histogram(row, series, variant->bounds, cells);
-            continue;
-        }
-        put_header(row);
-        struct sb_expo_labels labels = line_labels(row, series);
-        sb_expo_value(&row->expo, row->family->name, &labels, cells[0]);
-    }
-}
-
-static void put_merged(void *arg, struct hub_series *series, const struct sb_bounds *bounds, const double *cells)
-{
-    put_histogram(arg, series, bounds, cells);
-}
-
-static void put_row(struct row *row)
-{
-    if (row->family->type == SB_GAUGE) {
-        put_gauges(row);
+    double value;
+    if (!hub_values_read(row->values, series->first, 1, &value))
         return;
+    put_header(row);
+    struct sb_expo_labels labels = line_labels(row, series);
+    sb_expo_value(&row->expo, row->family->name, &labels, value);
+}
+
+/* Prints series of a row from where the cursor stands. True: the piece is full, more of the row may follow. */
+static bool put_series(const struct row *row)
+{
+    struct hub_scrape *scrape = row->scrape;
+    struct hub_merge merge;
+    if (!hub_merge_begin(&merge, &scrape->store->index, row->family, row->values))
+        return false; /* out of memory: the row is missing from this scrape */
+    for (; scrape->variant < row->family->n_variants && !is_full(row); scrape->variant++, scrape->series = 0) {
+        const struct hub_variant *variant = row->family->variants[scrape->variant];
+        for (; scrape->series < variant->n_series && !is_full(row); scrape->series++) {
+            if (variant->bounds)
+                put_histogram(row, &merge, variant->series[scrape->series]);
+            else
+                put_counter(row, variant->series[scrape->series]);
+        }
+        if (scrape->series < variant->n_series)
+            break;
     }
-    if (row->family->n_variants == 1 ||
-        !hub_merge_row(&row->scrape->store->index, row->family, row->values, put_merged, row)) {
-        for (uint32_t i = 0; i < row->family->n_variants; i++)
-            put_variant(row, row->family->variants[i]);
-    }
+    hub_merge_end(&merge);
+    return scrape->variant < row->family->n_variants;
+}
+
+static bool put_row(const struct row *row)
+{
+    if (row->family->type != SB_GAUGE)
+        return put_series(row);
+    put_gauges(row);
+    return false;
+}
+
+/* The row that the cursor stands in, or the next one; NULL after the last. */
+static const struct hub_group *current_group(struct hub_scrape *self)
+{
+    const struct hub_group *group =
+        hub_view_after(self->view, self->is_in_row ? self->last_group - 1 : self->last_group);
+    if (!group || (self->is_in_row && group->id == self->last_group))
+        return group;
+    self->last_group = group->id; /* of a row that has gone meanwhile, the rest is missing */
+    self->variant = self->series = 0;
+    return group;
 }
 
 /* Prints rows of a family until the piece is full (true) or the family is done (false). */
@@ -237,14 +266,12 @@ static bool put_rows(struct hub_scrape *self, const struct hub_family *family, s
 {
     struct row row = {.scrape = self, .expo = {.out = out, .format = self->format}, .family = family};
     for (;;) {
-        row.group = hub_view_after(self->view, self->last_group);
+        row.group = current_group(self);
         if (!row.group)
             return false;
-        self->last_group = row.group->id;
         row.values = row_values(self, row.group, &row.has_gauges);
-        if (row.values)
-            put_row(&row);
-        if (out->len >= HUB_CHUNK_BYTES)
+        self->is_in_row = row.values && put_row(&row);
+        if (is_full(&row))
             return true;
     }
 }
@@ -276,7 +303,7 @@ bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
         }
         if (put_rows(self, family, out))
             return true;
-        self->is_in_family = false;
+        self->is_in_family = self->is_in_row = false;
     }
     if (self->stage == STAGE_OWN) {
         struct sb_expo expo = {.out = out, .format = self->format};

@@ -10,7 +10,7 @@
 #include "common/expo.h"
 #include "hub/store.h"
 
-enum { HUB_CHUNK_BYTES = 64 * 1024 }; /* a piece ends after the row that reaches this */
+enum { HUB_CHUNK_BYTES = 64 * 1024 }; /* a piece ends after the series that reaches this */
 
 struct hub_scrape;
 

@@ -111,9 +111,7 @@ static enum hub_refusal on_hello(struct hub_session *self, struct sb_mp *at, uin
     if (!self->lineage)
         return HUB_REFUSAL_limit;
     sb_text_clean(self->lineage->node, SB_LABEL_VALUE_MAX, node.at, node.len, &counters->label_faults);
-    self->lineage->session = self->serial;
-    self->lineage->heard_ms = now_ms;
-    self->lineage->began_ms = now_ms;
+    hub_lineage_begin_session(self->lineage, self->serial, now_ms);
     counters->sessions++;
     counters->skipped_elements += n - ELEMENTS;
     pack_welcome(answer, hub_id, self->lineage->generation);

@@ -154,15 +154,28 @@ struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[H
     return lineage;
 }
 
-void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session)
+void hub_lineage_begin_session(struct hub_lineage *lineage, uint64_t session, int64_t now_ms)
 {
-    if (lineage->session != session)
-        return;
-    lineage->session = 0;
-    if (lineage->n_contributions > 0)
+    lineage->session = session;
+    lineage->n_sessions++;
+    lineage->heard_ms = now_ms;
+    lineage->began_ms = now_ms;
+}
+
+static void remove_idle_lineage(struct hub_store *self, struct hub_lineage *lineage)
+{
+    if (lineage->n_sessions > 0 || lineage->n_contributions > 0)
         return;
     hub_table_remove(&self->lineages, lineage_hash(lineage->id), lineage);
     destroy_lineage(lineage);
+}
+
+void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session)
+{
+    if (lineage->session == session)
+        lineage->session = 0;
+    lineage->n_sessions--;
+    remove_idle_lineage(self, lineage);
 }
 
 struct hub_contribution *hub_store_find(const struct hub_store *self, const struct hub_lineage *lineage, uint64_t epoch)
@@ -301,7 +314,7 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
     destroy_contribution(self, contribution);
     hub_source_choose(source);
     remove_idle_source(self, source);
-    hub_store_end_session(self, lineage, 0); /* of a lineage that has no session: goes with its last contribution */
+    remove_idle_lineage(self, lineage);
 }
 
 size_t hub_contribution_bytes(const struct hub_contribution *contribution)

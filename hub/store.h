@@ -22,6 +22,7 @@ struct hub_lineage {
     char node[SB_LABEL_VALUE_MAX + 1];
     uint64_t generation; /* the highest seen in a frame */
     uint64_t session;    /* serial of the session that speaks for it; 0: none */
+    uint32_t n_sessions; /* that hold this, replaced ones among them */
     int64_t heard_ms;    /* last message of that session */
     int64_t began_ms;    /* when that session said HELLO */
     uint32_t n_contributions;
@@ -87,7 +88,10 @@ const struct hub_view *hub_store_view(const struct hub_store *self, const char *
 /* The lineage with this id, made if need be. NULL with *err: SB_FULL (counted), SB_NOMEM. */
 struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[HUB_LINEAGE_BYTES], struct sb_err *err)
     SB_CHECK;
-/* Its session is over. A lineage without contributions goes; what others sent stays until it is stale. */
+/* A session speaks for it from now on, in the place of any other; it holds the lineage until it ends. */
+void hub_lineage_begin_session(struct hub_lineage *lineage, uint64_t session, int64_t now_ms);
+/* A session that holds it is over. A lineage without sessions and contributions goes; what was sent stays until it is
+ * stale. */
 void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session);
 
 struct hub_contribution *hub_store_find(const struct hub_store *self, const struct hub_lineage *lineage,

@@ -15,6 +15,7 @@ from engine import Engine, array
 
 encode = msgspec.msgpack.Encoder().encode
 MIB = 1 << 20
+OVERSIZED_EVERY = 1000  # messages
 GOOD: list[Any] = ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": 1}}]
 BAD_FIELD: list[Any] = ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": -1, "num_preempted_reqs": 1}}]
 
@@ -59,7 +60,13 @@ class Hostile:
 
     def __iter__(self) -> Iterator[list[bytes]]:
         while True:
-            yield self.draw.choice(self.kinds)()
+            is_oversized = self.draw.randrange(OVERSIZED_EVERY) == 0
+            yield self.oversized() if is_oversized else self.draw.choice(self.kinds)()
+
+    def oversized(self) -> list[bytes]:
+        """One well-formed value, longer than a payload may be."""
+        length = self.draw.randrange(MIB, 3 * MIB)
+        return self.frames(payload=struct.pack(">BI", 0xC6, length) + bytes(length), count=1)
 
     def topic(self, kind: str, publisher: str | None = None) -> bytes:
         return f"statsbus1.{kind}.{self.publisher if publisher is None else publisher}".encode("latin-1")
@@ -121,6 +128,8 @@ def play_hostile(cluster: Cluster, warm_up: int, count: int) -> tuple[Node, int,
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == good, f"{good} good records count")
         assert cluster.hub.sample("vllm:num_preemptions_total") == 1
         assert refused(node) >= (warm_up + count) * 0.9
+        too_large = node.agent.sample("statsbus_agent_refusals_total", reason="too_large") or 0
+        assert too_large >= (warm_up + count) / OVERSIZED_EVERY / 2
     return node, before, after
 
 

@@ -60,6 +60,9 @@ static void errors_say_file_line_and_reason(void **state)
         {"version: 1\nbucket_sets:\n  b: [1, 3, 2]\n",
          "a.yaml:3: bucket set 'b': bound 2 (2) is not above the one before (3)"},
         {"version: 1\nbucket_sets:\n  b: [1, x]\n", "a.yaml:3: 'x' is not a number"},
+        {"version: 1\nroots: {s: step.s}\nfamilies:\n  x: {type: gauge, help: h, from: {each: \"s.l[]\", value: n, "
+         "nonzero: yes}}\n",
+         "a.yaml:4: 'nonzero' is neither true nor false"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h}\n  x_count: {type: gauge, help: h}\n  x: {type: gauge, "
          "help: h}\n",
          "a.yaml:5: 'x' is there already (a.yaml:3)"},

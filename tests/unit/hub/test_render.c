@@ -307,6 +307,58 @@ static void a_scrape_survives_what_comes_and_goes(void **state)
     hub_session_release(&session);
 }
 
+/* A row of thousands of series is cut into pieces as a family of thousands of rows is. */
+static void a_row_of_many_series_comes_in_small_pieces(void **state)
+{
+    enum { SERIES = 4000, BOUNDS = 2, FAMILY = 77, FIRST_CELL = 1000 };
+    static const double bounds[BOUNDS] = {1, 2}, other[BOUNDS] = {1, 3};
+    struct world *world = *state;
+    struct hub_session session;
+    join(world, &session, 'a', 1);
+    uint64_t number = 0;
+    for (uint32_t i = 0; i < SERIES; i++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "adapter=lora-%u", i);
+        const bool is_other = i == 0; /* one series under other bounds: all are read through the merge */
+        const bool is_first = i < 2;  /* of its bounds: they are defined along */
+        uint32_t cell = FIRST_CELL + i * (BOUNDS + 2);
+        struct sb_buf *buf = begin(world, 4, "DEFINE");
+        sb_mp_put_array(buf, is_first);
+        if (is_first)
+            put_family(buf, FAMILY + is_other, "big:wait_seconds", "histogram", is_other ? other : bounds, BOUNDS);
+        sb_mp_put_array(buf, 1);
+        put_series(buf, cell, FAMILY + is_other, labels);
+        sb_mp_put_array(buf, 0);
+        assert_int_equal(deliver(world, &session), HUB_OK);
+        assert_int_equal(send_frame(world, &session,
+                                    (struct test_frame){.number = ++number, .n_cells = 1, .cells = {{cell, 1 + i}}}),
+                         HUB_OK);
+    }
+    struct sb_buf piece;
+    sb_buf_init(&piece, 1 << 20);
+    struct hub_scrape *scrape =
+        hub_scrape_new(&world->store, hub_store_view(&world->store, "full"), SB_EXPO_TEXT, NULL, NULL);
+    size_t n_counts = 0, n_headers = 0;
+    double total = 0;
+    for (bool more = true; more;) {
+        sb_buf_clear(&piece);
+        more = hub_scrape_next(scrape, &piece);
+        assert_true(piece.len < 2 * HUB_CHUNK_BYTES);
+        sb_buf_put_byte(&piece, '\0');
+        n_headers += strstr((const char *) piece.data, "# TYPE big:wait_seconds ") != NULL;
+        for (const char *at = (const char *) piece.data; (at = strstr(at, "big:wait_seconds_count{")) != NULL; at++) {
+            total += strtod(strchr(at, ' '), NULL);
+            n_counts++;
+        }
+    }
+    assert_int_equal(n_headers, 1);
+    assert_int_equal(n_counts, SERIES);
+    assert_true(total == SERIES * (SERIES + 1.0) / 2);
+    hub_scrape_destroy(&scrape);
+    sb_buf_release(&piece);
+    hub_session_release(&session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bounds_with_nothing_in_common_leave_the_infinite_bucket, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_scrape_survives_what_comes_and_goes, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_row_of_many_series_comes_in_small_pieces, open_world, close_world),
     };
     return cmocka_run_group_tests_name("render", tests, NULL, NULL);
 }

@@ -275,7 +275,7 @@ static void contributions_over_the_limit_are_dropped_and_the_rest_lives(void **s
     world_close(&world);
 }
 
-static void a_frame_over_the_memory_limit_is_refused(void **state)
+static void a_frame_over_the_memory_limit_loses_what_is_new_and_the_session_lives(void **state)
 {
     (void) state;
     struct world world;
@@ -287,13 +287,31 @@ static void a_frame_over_the_memory_limit_is_refused(void **state)
     frame = (struct test_frame){.number = 2, .contribution = 1, .n_cells = 1, .cells = {{C_TOKENS, 1}}};
     assert_int_equal(send_frame(&world, &session, frame), HUB_OK);
     frame = (struct test_frame){.number = 3, .contribution = 2, .n_cells = 1, .cells = {{C_TOKENS, 1}}};
-    assert_int_equal(send_frame(&world, &session, frame), HUB_REFUSAL_limit);
+    assert_int_equal(send_frame(&world, &session, frame), HUB_OK);
     assert_int_equal(world.counters.limits[HUB_LIMIT_memory], 1);
+    assert_true(cell_of(&world, &session, 3, "t:tokens_total", 0) == -1); /* no value */
+
+    /* Contributions that have their place go on, with all that has one. */
+    frame = (struct test_frame){.number = 4, .n_cells = 1, .cells = {{C_TOKENS, 5}}};
+    assert_int_equal(send_frame(&world, &session, frame), HUB_OK);
+    assert_true(cell_of(&world, &session, 1, "t:tokens_total", 0) == 5);
+    assert_int_equal(acked(&world, &session), 4);
     hub_session_release(&session);
     world_close(&world);
 }
 
-/* A frame of this world that is right, of which the cases below spoil one thing. */
+static void lineages_go_with_the_last_session_that_holds_them(void **state)
+{
+    struct world *world = *state;
+    struct hub_session old, young;
+    greet(world, &old, 'a');
+    greet(world, &young, 'a');
+    hub_session_release(&young); /* the one that spoke for it: the other still holds it */
+    assert_int_equal(world->store.lineages.n, 1);
+    assert_int_equal(send_frame(world, &old, (struct test_frame){.number = 1}), HUB_REFUSAL_replaced);
+    hub_session_release(&old);
+    assert_int_equal(world->store.lineages.n, 0);
+}
 
 int main(void)
 {
@@ -309,7 +327,8 @@ int main(void)
         CASE(end_and_frames_that_are_not_live_take_gauges_away),
         CASE(of_names_that_clash_the_catalogs_wins_else_the_first),
         cmocka_unit_test(contributions_over_the_limit_are_dropped_and_the_rest_lives),
-        cmocka_unit_test(a_frame_over_the_memory_limit_is_refused),
+        cmocka_unit_test(a_frame_over_the_memory_limit_loses_what_is_new_and_the_session_lives),
+        CASE(lineages_go_with_the_last_session_that_holds_them),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* What a session refuses, and that it changes nothing. */
 #include "session_test.h"
 
+/* A frame of this world that is right, of which the cases below spoil one thing. */
 static struct test_frame good_frame(void)
 {
     return (struct test_frame){
