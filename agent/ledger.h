@@ -74,20 +74,19 @@ struct agent_moment {
 };
 
 struct agent_contribution {
-    uint32_t index; /* in the ledger's table; reused after agent_ledger_forget */
-    uint64_t epoch; /* never reused in a lineage */
-    bool is_front_end;
+    uint64_t epoch;               /* never reused in a lineage */
     struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
     struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip, extra labels */
     uint64_t shape;               /* hash of the bucket bounds it is counted under */
+    uint32_t index;               /* in the ledger's table; reused after agent_ledger_forget */
+    bool is_front_end;
 
     double *live;   /* a cell each, up to n_cells */
     double *staged; /* the same as of the last agent_ledger_stage */
     uint32_t n_cells, cap_cells;
-    uint32_t n_series;
-    uint32_t *series;         /* those it has, in the order in which they came */
-    uint32_t n_staged_series; /* how many of them the staged row holds */
-    uint8_t *has;             /* bitmap by series */
+    uint32_t n_series, n_staged_series; /* how many the live and the staged row hold */
+    uint32_t *series;                   /* those it has, in the order in which they came */
+    uint8_t *has;                       /* bitmap by series */
     uint32_t cap_series, cap_has;
 
     struct agent_gauge *gauges;

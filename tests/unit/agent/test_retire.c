@@ -28,7 +28,7 @@ static bool hub_gets(void *arg, const void *bytes, size_t n)
     struct home *home = arg;
     struct sb_mp at = sb_mp_over(bytes, n);
     uint32_t elements;
-    struct sb_slice type;
+    struct sb_slice type = {"", 0};
     assert_true(sb_mp_array(&at, &elements) && sb_mp_str(&at, &type));
     home->n_forgets += sb_slice_is(type, "FORGET");
     return true;
