@@ -32,7 +32,7 @@ struct agent_ingest {
     struct agent_envelope envelope;
 };
 
-static zsock_t *bind_socket(int type, const char *endpoint, int *lock_fd, struct sb_err *err)
+static zsock_t *bind_socket(int type, const char *flag, const char *endpoint, int *lock_fd, struct sb_err *err)
 {
     zsock_t *made = zsock_new(type);
     if (!made) {
@@ -49,6 +49,7 @@ static zsock_t *bind_socket(int type, const char *endpoint, int *lock_fd, struct
         zsock_set_router_handover(made, 1);
     if (sb_endpoint_bind(zsock_resolve(made), endpoint, lock_fd, err) == SB_OK)
         return made;
+    (void) sb_fail_at(err, SB_IO, "%s", flag);
     zsock_destroy(&made);
     return NULL;
 }
@@ -68,9 +69,9 @@ struct agent_ingest *agent_ingest_new(const char *engines, const char *replay, s
     zmq_msg_init(&self->surplus);
     for (int i = 0; i < AGENT_REFUSAL_COUNT; i++)
         self->logged_ms[i] = INT64_MIN;
-    self->stats = bind_socket(ZMQ_SUB, engines, &self->stats_lock, err);
+    self->stats = bind_socket(ZMQ_SUB, "--engines", engines, &self->stats_lock, err);
     if (self->stats)
-        self->replay = bind_socket(ZMQ_ROUTER, replay, &self->replay_lock, err);
+        self->replay = bind_socket(ZMQ_ROUTER, "--replay", replay, &self->replay_lock, err);
     if (!self->replay)
         agent_ingest_destroy(&self);
     return self;

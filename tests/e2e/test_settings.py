@@ -91,6 +91,15 @@ def test_what_cannot_be_printed_is_an_error(binaries: Path, flag: str) -> None:
     assert (done.returncode, done.stderr) == (1, "statsbus-hub: what is asked for cannot be printed\n")
 
 
+@pytest.mark.parametrize("flag", ["engines", "replay", "state"])
+def test_a_folder_that_is_not_there_is_named_with_its_flag(binaries: Path, tmp_path: Path, flag: str) -> None:
+    paths = {"engines": f"ipc://{tmp_path}/e", "replay": f"ipc://{tmp_path}/r", "state": f"{tmp_path}/state"}
+    paths[flag] = paths[flag].replace(str(tmp_path), f"{tmp_path}/no")
+    done = run(binaries, "statsbus-agent", "--http", "127.0.0.1:0", *(f"--{name}={path}" for name, path in paths.items()))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"statsbus-agent: --{flag}: there is no folder {tmp_path}/no"
+
+
 # SIGHUP
 
 

@@ -57,6 +57,17 @@ def test_a_state_that_cant_be_read_now_ends_the_start_and_stays(cluster: Cluster
 
 
 @pytest.mark.sanitized
+def test_a_folder_as_state_ends_the_start_and_stays(cluster: Cluster) -> None:
+    node = cluster.plan_node()
+    node.state.mkdir()
+    (node.state / "precious").touch()
+    assert node.agent.start().wait(15) == 1
+    assert f"--state: {node.state} is a folder, not a file" in node.agent.log()
+    assert sorted(path.name for path in node.folder.iterdir()) == ["agent.log", node.state.name]
+    assert (node.state / "precious").exists()
+
+
+@pytest.mark.sanitized
 def test_a_state_from_the_past_counts_nothing_twice(cluster: Cluster) -> None:
     node = cluster.add_node()
     old = node.state.with_name("old")
