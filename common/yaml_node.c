@@ -52,7 +52,7 @@ size_t sb_yaml_line(const yaml_node_t *node)
 
 enum sb_rc sb_yaml_fail(const struct sb_yaml *self, const yaml_node_t *node, struct sb_err *err, const char *fmt, ...)
 {
-    char text[200];
+    char text[sizeof err->text];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
