@@ -27,11 +27,11 @@ static enum sb_rc check(const void *values, struct sb_err *err)
     const struct agent_settings *self = values;
     /* With a * in it each of the two sockets gets an address of its own. */
     if (strcmp(self->engines, self->replay) == 0 && !strchr(self->engines, '*'))
-        return sb_fail(err, SB_INVAL, "replay: '%s' is the endpoint of engines already", self->replay);
+        return sb_fail(err, SB_INVAL, "--replay: '%s' is the endpoint of --engines already", self->replay);
     if (count_hubs(self->hub) > AGENT_HUBS_MAX)
-        return sb_fail(err, SB_FULL, "hub: more than %d hubs", AGENT_HUBS_MAX);
+        return sb_fail(err, SB_FULL, "--hub: more than %d hubs", AGENT_HUBS_MAX);
     if (self->forget_after < self->source_timeout)
-        return sb_fail(err, SB_RANGE, "forget_after is below source_timeout");
+        return sb_fail(err, SB_RANGE, "--forget-after is below --source-timeout");
     return SB_OK;
 }
 

@@ -45,6 +45,8 @@ static enum sb_rc check_peer(const char *endpoint, struct sb_err *err)
 static enum sb_rc parse_endpoints(const char *text, int64_t *out, struct sb_err *err)
 {
     (void) out;
+    if (*text && !text[strspn(text, " ,")])
+        return sb_fail(err, SB_FORMAT, "'%s' names no endpoint (the empty text is none)", text);
     while (*text) {
         text += strspn(text, " ,");
         const size_t len = strcspn(text, ",");

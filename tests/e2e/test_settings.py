@@ -62,7 +62,7 @@ def test_check_config_says_who_said_so_and_opens_nothing(binaries: Path, tmp_pat
     ("statsbus-agent", "comit_period: 1s\n", ":1: no setting is called 'comit_period'"),
     ("statsbus-agent", "commit_period: 0s\n", ":1: commit_period: '0s' is less than 20ms"),
     ("statsbus-agent", "hub: tcp://hub\n", ":1: hub: 'tcp://hub' is not tcp://host:port"),
-    ("statsbus-agent", "replay: ipc:///run/statsbus/engines\n", "replay: 'ipc:///run/statsbus/engines' is the endpoint of engines already"),
+    ("statsbus-agent", "replay: ipc:///run/statsbus/engines\n", "--replay: 'ipc:///run/statsbus/engines' is the endpoint of --engines already"),
     ("statsbus-hub", "agents_max: 7\nagents_max: 8\n", ":2: 'agents_max' stands here twice"),
     ("statsbus-hub", "http: 9464\n", ":1: http: '9464' is not address:port or [address]:port"),
     ("statsbus-hub", "log_level: loud\n", ":1: log_level: 'loud' is not debug, info, warn or error"),

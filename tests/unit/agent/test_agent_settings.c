@@ -48,14 +48,16 @@ static void settings_that_do_not_go_together_are_refused(void **state)
         const char *flags[5];
         const char *text; /* NULL: fine */
     } cases[] = {
-        {{"--engines=ipc:///x", "--replay=ipc:///x"}, "replay: 'ipc:///x' is the endpoint of engines already"},
+        {{"--engines=ipc:///x", "--replay=ipc:///x"}, "--replay: 'ipc:///x' is the endpoint of --engines already"},
         {{"--engines=tcp://127.0.0.1:*", "--replay=tcp://127.0.0.1:*"}, NULL},
-        {{"--forget-after=2s", "--source-timeout=3s"}, "forget_after is below source_timeout"},
+        {{"--forget-after=2s", "--source-timeout=3s"}, "--forget-after is below --source-timeout"},
         {{"--forget-after=3s", "--source-timeout=3s"}, NULL},
         {{"--hub=tcp://a:1,tcp://a:2,tcp://a:3,tcp://a:4,tcp://a:5,tcp://a:6,tcp://a:7, tcp://a:8,"}, NULL},
         {{"--hub=tcp://a:1,tcp://a:2,tcp://a:3,tcp://a:4,tcp://a:5,tcp://a:6,tcp://a:7,tcp://a:8,tcp://a:9"},
-         "hub: more than 8 hubs"},
+         "--hub: more than 8 hubs"},
         {{"--hub="}, NULL},
+        {{"--hub=,"}, "--hub: ',' names no endpoint (the empty text is none)"},
+        {{"--hub= , "}, "--hub: ' , ' names no endpoint (the empty text is none)"},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
         struct agent_settings values = {0};
