@@ -47,7 +47,7 @@ void agent_draw(void *out, size_t n);
 void agent_start_lineage(struct agent *self);
 
 /* agent_http.c */
-enum { AGENT_ROUTES = 3 };
+enum { AGENT_ROUTES = 4 };
 extern const struct sb_http_route agent_routes[AGENT_ROUTES];
 
 #endif

@@ -88,7 +88,7 @@ static int on_signal(void *arg, int signal_number)
         self->peers.max = (size_t) self->settings->agents_max; /* the timeout is looked up when it is used */
         return 0;
     }
-    sb_log(SB_LOG_INFO, "stopping", "signal=%d scrapes=%zu", signal_number, self->api.scrapes_open);
+    sb_log(SB_LOG_INFO, "stopping", "signal=%d open_scrapes=%zu", signal_number, self->api.scrapes_open);
     self->stopping_since_ms = sb_mono_ms();
     hub_peers_take(&self->peers, self->stopping_since_ms);
     if (self->api.scrapes_open == 0)
