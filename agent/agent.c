@@ -137,22 +137,38 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
         agent_throttle_pass(&self->throttle, self->ledger, now_ms);
         agent_publishers_tick(self->publishers, now_ms);
     }
-    if (is_empty && self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
-        agent_publishers_sweep(self->publishers, now_ms);
+    if (self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
+        agent_publishers_sweep(self->publishers, is_empty, now_ms);
     commit(self, now_ms);
-    if (is_due(&self->retired_ms, RETIRE_MS, now_ms))
-        retire(self, now_ms);
     feed_hubs(self, now_ms);
+    if (self->commit.is_released && is_due(&self->retired_ms, RETIRE_MS, now_ms))
+        retire(self, now_ms);
     if (self->stopping_ms == 0)
         return 0;
     return is_delivered(self) || now_ms - self->stopping_ms > STOP_MS ? -1 : 0;
 }
 
+/* forget_after is looked up where it is used as well; what keeps a copy gets the new one. */
+static void reload(struct agent *self)
+{
+    if (!agent_settings_reload(self->loaded))
+        return;
+    self->throttle.period_ms = self->settings->snapshot_period;
+    agent_commit_set_period(&self->commit, self->settings->commit_period, sb_mono_ms());
+    agent_publishers_set_timeouts(self->publishers, self->settings->source_timeout, self->settings->forget_after);
+    for (size_t i = 0; i < self->n_hubs; i++)
+        self->hubs[i].uplink.cfg.hub_timeout_ms = self->settings->hub_timeout;
+}
+
 static int on_signal(void *arg, int signal_number)
 {
     struct agent *self = arg;
-    if (signal_number == SIGHUP || self->stopping_ms != 0)
+    if (self->stopping_ms != 0)
         return 0;
+    if (signal_number == SIGHUP) {
+        reload(self);
+        return 0;
+    }
     sb_log(SB_LOG_INFO, "stopping", "signal=%d", signal_number);
     (void) drain(self); /* one pass: what comes later waits for the next agent */
     agent_ingest_close(self->ingest);
@@ -194,18 +210,19 @@ static enum sb_rc open_loop(struct agent *self, struct sb_err *err)
     return self->http ? SB_OK : sb_fail_at(err, err->rc, "--http");
 }
 
-struct agent *agent_new(const struct agent_settings *settings, struct sb_err *err)
+struct agent *agent_new(struct sb_settings *settings, struct sb_err *err)
 {
     struct agent *self = calloc(1, sizeof *self);
     if (!self) {
         sb_fail(err, SB_NOMEM, "the agent");
         return NULL;
     }
-    self->settings = settings;
+    self->loaded = settings;
+    self->settings = settings->values;
     self->signal_fd = -1;
     self->failure_logged_ms = -LOG_EVERY_MS;
     name_node(self);
-    agent_throttle_init(&self->throttle, settings->snapshot_period);
+    agent_throttle_init(&self->throttle, self->settings->snapshot_period);
     if (agent_open_state(self, err) != SB_OK || open_sockets(self, err) != SB_OK ||
         agent_open_hubs(self, err) != SB_OK || open_loop(self, err) != SB_OK) {
         agent_destroy(&self);

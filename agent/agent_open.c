@@ -92,7 +92,10 @@ static void put_aside(struct agent *self, const struct sb_err *why)
     self->self.counters.state_damaged++;
 }
 
-/* *is_loaded false: there is none, or it was put aside; the tables are new then. */
+/*
+ * *is_loaded false: there is none, or it was put aside; the tables are new then. Only what it holds can be a reason for
+ * that: a file that can't be read now may be a good one.
+ */
 static enum sb_rc load_state(struct agent *self, struct agent_state *state, bool *is_loaded, struct sb_err *err)
 {
     struct sb_buf bytes;
@@ -106,6 +109,8 @@ static enum sb_rc load_state(struct agent *self, struct agent_state *state, bool
     *is_loaded = rc == SB_OK;
     if (rc == SB_OK || rc == SB_ABSENT)
         return SB_OK;
+    if (rc != SB_FORMAT && rc != SB_FULL)
+        return sb_fail(err, rc, "--state: %s", why.text);
     put_aside(self, &why);
     close_tables(self);
     return open_tables(self, err);

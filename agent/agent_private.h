@@ -13,6 +13,7 @@
 #include "common/statefile.h"
 
 struct agent {
+    struct sb_settings *loaded; /* where the settings come from; SIGHUP reads them anew */
     const struct agent_settings *settings;
     char node[256];
     struct sb_catalog *catalog;
@@ -46,7 +47,7 @@ void agent_draw(void *out, size_t n);
 void agent_start_lineage(struct agent *self);
 
 /* agent_http.c */
-enum { AGENT_ROUTES = 3 };
+enum { AGENT_ROUTES = 4 };
 extern const struct sb_http_route agent_routes[AGENT_ROUTES];
 
 #endif

@@ -5,11 +5,14 @@
 #include "common/settings.h"
 
 struct agent_settings {
-#define SETTING(name, kind, fallback, help) SB_FIELD_##kind name;
+#define SETTING(name, kind, fallback, range, change, help) SB_FIELD_##kind name;
 #include "agent/agent_settings.def"
 #undef SETTING
 };
 
 extern const struct sb_settings_spec agent_settings_spec;
+
+/* Reads the settings anew and logs what came of it; false: a fault, and nothing is changed. */
+bool agent_settings_reload(struct sb_settings *settings);
 
 #endif

@@ -4,29 +4,12 @@
  */
 #include "agent/apply.h"
 
-#include <endian.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/plan_private.h"
-
-/* First bytes of msgpack values that the paths below tell apart. */
-enum {
-    MP_FIXMAP = 0x80,
-    MP_FIXARRAY = 0x90,
-    MP_FIXSTR = 0xa0,
-    MP_NIL = 0xc0,
-    MP_FALSE = 0xc2,
-    MP_TRUE = 0xc3,
-    MP_FLOAT64 = 0xcb,
-    MP_UINT8 = 0xcc,
-    MP_ARRAY16 = 0xdc,
-    MP_ARRAY32 = 0xdd,
-    MP_MAP16 = 0xde,
-    MP_MAP32 = 0xdf,
-    MP_NEGATIVE_FIXINT = 0xe0,
-};
+#include "common/mp_format.h"
 
 struct reader {
     struct agent_binding *binding;
@@ -48,16 +31,6 @@ static const uint8_t *skip_value(const struct reader *self, const uint8_t *at)
         return at + 9;
     struct sb_mp cursor = {.at = at, .end = self->end};
     return sb_mp_skip(&cursor) ? cursor.at : self->end;
-}
-
-static inline double load_float64(const uint8_t *at)
-{
-    uint64_t bits;
-    double value;
-    memcpy(&bits, at, sizeof bits);
-    bits = be64toh(bits);
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 static bool is_map(uint8_t first)
@@ -96,7 +69,7 @@ static const uint8_t *read_scalar(const struct reader *self, const uint8_t *at, 
         return at + 1;
     }
     if (first == MP_FLOAT64) {
-        slot->number = load_float64(at + 1);
+        slot->number = sb_mp_double_at(at + 1);
         return at + 9;
     }
     struct sb_mp cursor = {.at = at, .end = self->end};
@@ -305,7 +278,7 @@ static const uint8_t *observe_list(const struct reader *self, const struct plan_
         struct plan_slot slot;
         double value;
         if (*at == MP_FLOAT64) {
-            value = load_float64(at + 1);
+            value = sb_mp_double_at(at + 1);
             at += 9;
         } else {
             at = read_scalar(self, at, &slot);
@@ -425,10 +398,12 @@ static const struct plan_key *search_key(const struct reader *self, struct plan_
 static inline const struct plan_key *find_key(const struct reader *self, struct plan_node *node, uint32_t expected,
                                               struct sb_slice name)
 {
+    if (expected >= node->n_keys)
+        expected = node->n_keys - 1;
     const struct plan_key *key = &node->keys[expected];
-    if (expected < node->n_keys && key->len == name.len && is_same(key->text, name.at, name.len))
+    if (key->len == name.len && is_same(key->text, name.at, name.len))
         return key;
-    return search_key(self, node, expected < node->n_keys ? expected : node->n_keys - 1, name);
+    return search_key(self, node, expected, name);
 }
 
 static const uint8_t *read_fields(const struct reader *self, struct plan_scope *scope, struct plan_node *node,
@@ -543,14 +518,12 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
     struct sb_mp cursor = {.at = at, .end = end};
     struct sb_slice name;
     uint32_t n;
-    if (!sb_mp_array(&cursor, &n) || n < 3 || !sb_mp_str(&cursor, &name)) {
-        agent_ledger_counters(binding->ledger)->unknown_families++;
-        return end;
-    }
     struct plan_family *family = NULL;
-    HASH_FIND(hh, binding->plan->families, name.at, name.len, family);
+    if (sb_mp_array(&cursor, &n) && n >= 3 && sb_mp_str(&cursor, &name))
+        HASH_FIND(hh, binding->plan->families, name.at, name.len, family);
     if (!family) {
-        if (!binding->to->is_front_end) /* both kinds of bindings are asked; one of them counts */
+        /* Both kinds of bindings are asked; one of them counts. And a hello says again what was said before. */
+        if (!binding->to->is_front_end && self->parts == AGENT_APPLY_ALL)
             agent_ledger_counters(binding->ledger)->unknown_families++;
         return end;
     }

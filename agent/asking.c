@@ -1,20 +1,22 @@
 #include "agent/asking.h"
 
-/* The first hole in from..last. */
-static bool hole_from(const struct sb_ranges *applied, uint64_t from, uint64_t last, struct sb_range *hole)
+/*
+ * The hole to ask for: in turn, but back to the first one after an answer that brought nothing. Else an endless hole of
+ * numbers that were never given would keep those before it waiting for ever.
+ */
+static bool choose_hole(struct agent_asking *self, const struct sb_ranges *applied, uint64_t last,
+                        struct sb_range *hole, bool *is_other)
 {
-    for (size_t i = 0; i < applied->n && applied->at[i].from <= from; i++)
-        if (from <= applied->at[i].to)
-            from = applied->at[i].to + 1;
-    if (from > last)
+    struct sb_range first;
+    if (!sb_ranges_first_hole(applied, 1, last, &first))
         return false;
-    *hole = (struct sb_range){.from = from, .to = last};
-    for (size_t i = 0; i < applied->n; i++)
-        if (applied->at[i].from > from) {
-            if (applied->at[i].from <= last)
-                hole->to = applied->at[i].from - 1;
-            break;
-        }
+    const bool has_next = sb_ranges_first_hole(applied, self->turn + 1, last, hole);
+    const bool is_poor_beyond = self->is_poor && self->question.from > first.from;
+    self->is_out_of_turn = has_next && is_poor_beyond && !self->is_out_of_turn;
+    /* The rest of a hole that gave nothing is the same hole: a number that was never given must not keep us asking. */
+    *is_other = has_next && !self->is_out_of_turn && hole->from > self->turn + 1;
+    if (!has_next || self->is_out_of_turn)
+        *hole = first;
     return true;
 }
 
@@ -23,9 +25,10 @@ bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applie
 {
     if (self->is_out)
         return false;
+    struct agent_asking next = *self;
     struct sb_range hole;
-    const bool is_later = hole_from(applied, self->question.to + 1, last, &hole);
-    if (!is_later && !hole_from(applied, 1, last, &hole)) {
+    bool is_other;
+    if (!choose_hole(&next, applied, last, &hole, &is_other)) {
         self->has_hole = false;
         return false;
     }
@@ -35,14 +38,15 @@ bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applie
     }
     if (now_ms - self->hole_ms < AGENT_ASK_PATIENCE_MS)
         return false;
-    /* The rest of a hole that gave nothing is the same hole: a number that was never given must not keep us asking. */
-    const bool is_other = is_later && hole.from > self->question.to + 1;
     if (self->is_poor && !is_other && now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
         return false;
     if (hole.to - hole.from >= AGENT_ASK_MAX)
         hole.to = hole.from + AGENT_ASK_MAX - 1;
     self->is_out = true;
     self->is_refused = false;
+    self->is_out_of_turn = next.is_out_of_turn;
+    if (!self->is_out_of_turn)
+        self->turn = hole.to;
     self->question = hole;
     self->asked_ms = now_ms;
     self->gained = 0;
@@ -100,6 +104,7 @@ uint64_t agent_asking_expire(struct agent_asking *self, struct sb_ranges *applie
     if (!self->is_out || now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
         return 0;
     const uint64_t lost = close_question(self, applied);
-    self->question.to = self->question.from - 1; /* the same hole is next */
+    if (!self->is_out_of_turn)
+        self->turn = self->question.from - 1; /* the same hole is next */
     return lost;
 }

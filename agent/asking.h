@@ -24,6 +24,8 @@ struct agent_asking {
     bool is_poor;    /* the last answer brought nothing */
     bool has_hole;
     struct sb_range question; /* the one that is out, else the last */
+    uint64_t turn;            /* holes up to this number have had their turn */
+    bool is_out_of_turn;      /* the question was for the first hole, though another one's turn it was */
     int64_t asked_ms;         /* of the question, or of the last thing that came of it */
     int64_t hole_ms;          /* when the holes were first seen */
     uint64_t gained;          /* numbers that came since the question */

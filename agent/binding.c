@@ -7,7 +7,7 @@
 
 enum {
     KEY_TEXT_MAX = SB_LABEL_VALUE_MAX + 4, /* what is beyond never changes the label, since values are cut */
-    KEY_MAX = 2048,
+    KEY_MAX = 512, /* a peer can fill this many times DYNAMIC_MAX; longer ones are looked up each time */
     DYNAMIC_MAX = 2 * AGENT_SERIES_OF_SOURCE_MAX, /* remembered label sets; more are looked up each time */
 };
 
@@ -59,7 +59,7 @@ static void remember(struct agent_binding *self, const struct key *key, uint32_t
 static uint32_t input_of(struct agent_binding *self, uint32_t key)
 {
     uint32_t input = agent_contribution_input(self->to, key);
-    if (input == AGENT_NONE || !agent_grow(&self->inputs, &self->cap_inputs, input + 1, sizeof *self->inputs))
+    if (input == AGENT_NONE || !sb_grow(&self->inputs, &self->cap_inputs, input + 1, sizeof *self->inputs))
         return AGENT_NONE;
     return input;
 }
@@ -284,7 +284,7 @@ static void set_info(struct agent_binding *self, const struct plan_family *famil
     uint32_t n, fields, input = input_of(self, AGENT_INPUTS_MAX + family->family);
     if (!hello->info.len || !sb_mp_array(&at, &n) || input == AGENT_NONE)
         return;
-    uint32_t generation = ++self->to->inputs[input].generation;
+    const uint64_t generation = ++self->to->inputs[input].generation;
     self->to->is_gauge_changed = true;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t index = source_index;

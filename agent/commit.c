@@ -66,14 +66,26 @@ static bool is_changed(const struct agent_commit *self)
 
 bool agent_commit_tick(struct agent_commit *self, int64_t now_ms)
 {
-    if (self->is_waiting)
+    if (self->is_waiting) {
         try_release(self, now_ms);
+        const int64_t window_ms =
+            self->cfg.period_ms < AGENT_RELEASED_MIN_MS ? self->cfg.period_ms : AGENT_RELEASED_MIN_MS;
+        if (self->is_released && self->due_ms < now_ms + window_ms)
+            self->due_ms = now_ms + window_ms; /* marks took long: the hubs get their turn all the same */
+    }
     if (self->is_waiting || now_ms < self->due_ms || !is_changed(self))
         return false;
     commit(self, now_ms);
     if (self->is_waiting)
         try_release(self, now_ms); /* nobody to wait for: at once */
     return true;
+}
+
+void agent_commit_set_period(struct agent_commit *self, int64_t period_ms, int64_t now_ms)
+{
+    self->cfg.period_ms = period_ms;
+    if (self->due_ms > now_ms + period_ms)
+        self->due_ms = now_ms + period_ms;
 }
 
 void agent_commit_hurry(struct agent_commit *self)

@@ -15,7 +15,10 @@
 
 #include "agent/state.h"
 
-enum { AGENT_MARK_WAIT_MS = 1000 };
+enum {
+    AGENT_MARK_WAIT_MS = 1000,
+    AGENT_RELEASED_MIN_MS = 100, /* the hubs have at least that long, or one period, to be sent what was released */
+};
 
 struct agent_commit_cfg {
     struct agent_ledger *ledger;
@@ -47,6 +50,9 @@ void agent_commit_release(struct agent_commit *self);
 
 /* Does what is due. True: a commit was tried (written, or self->err says why not). */
 bool agent_commit_tick(struct agent_commit *self, int64_t now_ms);
+
+/* Another time between two commits, from now on. */
+void agent_commit_set_period(struct agent_commit *self, int64_t period_ms, int64_t now_ms);
 
 /* The next commit is due now, and is made even if nothing changed. */
 void agent_commit_hurry(struct agent_commit *self);

@@ -1,37 +1,24 @@
 /* One contribution: its rows, gauges and inputs (ledger.h). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/ledger_private.h"
 
-/* Both rows get room for `need` cells, or neither is changed. */
+/* Both rows get `need` cells, the new ones 0. */
 static bool grow_rows(struct agent_contribution *to, uint32_t need)
 {
-    if (need <= to->n_cells)
-        return true;
-    double *live = calloc(need, sizeof *live);
-    double *staged = calloc(need, sizeof *staged);
-    if (!live || !staged) {
-        free(live);
-        free(staged);
+    uint32_t cap = to->cap_cells;
+    if (!sb_grow(&to->live, &cap, need, sizeof *to->live) ||
+        !sb_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
         return false;
-    }
-    if (to->n_cells) {
-        memcpy(live, to->live, to->n_cells * sizeof *live);
-        memcpy(staged, to->staged, to->n_cells * sizeof *staged);
-    }
-    free(to->live);
-    free(to->staged);
-    to->live = live;
-    to->staged = staged;
-    to->n_cells = need;
+    if (need > to->n_cells)
+        to->n_cells = need;
     return true;
 }
 
 bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index)
 {
-    if (!agent_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
-        !agent_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
+    if (!sb_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
+        !sb_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
         !grow_rows(to, series->first + series->n))
         return false;
     to->has[index / 8] |= (uint8_t) (1u << (index % 8));
@@ -39,12 +26,18 @@ bool agent_contribution_add_series(struct agent_contribution *to, const struct a
     return true;
 }
 
+bool agent_contribution_is_staged(const struct agent_contribution *self)
+{
+    return self->n_staged_series == self->n_series &&
+           (!self->n_cells || memcmp(self->live, self->staged, self->n_cells * sizeof *self->live) == 0);
+}
+
 uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)
 {
     for (uint32_t i = 0; i < to->n_gauges; i++)
         if (to->gauges[i].cell == series->first && to->gauges[i].input == input)
             return i;
-    if (!agent_grow(&to->gauges, &to->cap_gauges, to->n_gauges + 1, sizeof *to->gauges))
+    if (!sb_grow(&to->gauges, &to->cap_gauges, to->n_gauges + 1, sizeof *to->gauges))
         return AGENT_NONE;
     to->gauges[to->n_gauges] = (struct agent_gauge){.cell = series->first, .input = input};
     return to->n_gauges++;
@@ -55,7 +48,7 @@ uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key)
     for (uint32_t i = 0; i < to->n_inputs; i++)
         if (to->inputs[i].key == key)
             return i;
-    if (!agent_grow(&to->inputs, &to->cap_inputs, to->n_inputs + 1, sizeof *to->inputs))
+    if (!sb_grow(&to->inputs, &to->cap_inputs, to->n_inputs + 1, sizeof *to->inputs))
         return AGENT_NONE;
     to->inputs[to->n_inputs] = (struct agent_input){.key = key};
     return to->n_inputs++;
@@ -88,8 +81,8 @@ static bool is_present(const struct agent_contribution *self, const struct agent
 bool agent_contribution_publish(struct agent_contribution *self)
 {
     uint32_t cap = self->cap_shown;
-    if (!agent_grow(&self->shown_cells, &cap, self->n_gauges, sizeof *self->shown_cells) ||
-        !agent_grow(&self->shown_values, &self->cap_shown, self->n_gauges, sizeof *self->shown_values))
+    if (!sb_grow(&self->shown_cells, &cap, self->n_gauges, sizeof *self->shown_cells) ||
+        !sb_grow(&self->shown_values, &self->cap_shown, self->n_gauges, sizeof *self->shown_values))
         return false;
     self->n_shown = 0;
     for (uint32_t i = 0; self->is_live && i < self->n_gauges; i++) {

@@ -18,6 +18,8 @@ static const struct reason {
 #undef REFUSAL
 };
 _Static_assert(SB_COUNT(reasons) == AGENT_REFUSAL_COUNT, "every refusal needs a row");
+_Static_assert(AGENT_PAYLOAD_MAX == 1 << 20 && AGENT_RECORDS_MAX == 8192 && SB_MP_DEPTH_MAX == 16,
+               "refusals.def says these limits in words");
 
 static const struct kind {
     const char *name;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/envelope.h"
+#include "common/hash.h"
 
 enum { TEXT_MAX = 63 }; /* of host, engine name and version */
 
@@ -388,20 +389,16 @@ static enum sb_rc make_sources(struct reading *self, struct sb_err *err)
     return SB_OK;
 }
 
-/* FNV-1a, 64 bits, with the length in it, so that bytes can't move between neighbours unseen. */
+/* With the length in it, so that bytes can't move between neighbours unseen. */
 static uint64_t hash_slice(uint64_t hash, struct sb_slice slice)
 {
-    hash = (hash ^ slice.len) * 0x100000001b3u;
-    for (size_t i = 0; i < slice.len; i++)
-        hash = (hash ^ (uint8_t) slice.at[i]) * 0x100000001b3u;
-    return hash;
+    return sb_hash_more(sb_hash_more(hash, &slice.len, sizeof slice.len), slice.at, slice.len);
 }
 
 static uint64_t shape_of(const struct reading *self)
 {
     const struct agent_hello *out = self->out;
-    uint64_t hash = 0xcbf29ce484222325u;
-    hash = hash_slice(hash, out->config);
+    uint64_t hash = hash_slice(SB_HASH_START, out->config);
     hash = hash_slice(hash, out->buckets);
     hash = hash_slice(hash, out->families);
     hash = hash_slice(hash, out->info);

@@ -15,6 +15,7 @@ enum {
     AGENT_LINEAGE_LEN = 16,      /* bytes */
     AGENT_SOURCES_MAX = 1024,
     AGENT_DESCRIBED_FAMILIES_MAX = 1024,
+    AGENT_ENGINE_TEXT_MAX = 64, /* bytes of a name or version, 0 at the end */
 };
 
 struct agent_hello_source {
@@ -30,8 +31,8 @@ struct agent_hello {
     uint64_t pid;
     char host[64];
     double time;
-    char engine_name[64];
-    char engine_version[64];
+    char engine_name[AGENT_ENGINE_TEXT_MAX];
+    char engine_version[AGENT_ENGINE_TEXT_MAX];
     bool has_mark;
     uint8_t mark_lineage[AGENT_LINEAGE_LEN];
     struct sb_ranges mark;

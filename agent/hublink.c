@@ -100,8 +100,9 @@ static bool watch(struct agent_hublink *self)
 {
     char name[64];
     monitor_name(name, sizeof name, self);
-    const int events = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    const int events = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (zmq_socket_monitor(self->socket, name, events) != 0)
         return false;
     self->monitor = zmq_socket(zsys_init(), ZMQ_PAIR);
@@ -111,6 +112,7 @@ static bool watch(struct agent_hublink *self)
 static void connect_hub(struct agent_hublink *self, int64_t now_ms)
 {
     (void) draw(self); /* another name for the monitor */
+    self->is_connected = false;
     self->socket = zmq_socket(zsys_init(), ZMQ_DEALER);
     const bool is_up = self->socket && set_option(self->socket, ZMQ_LINGER, 0) &&
                        set_option(self->socket, ZMQ_RECONNECT_IVL, -1) &&
@@ -123,14 +125,24 @@ static void connect_hub(struct agent_hublink *self, int64_t now_ms)
         end_session(self, zmq_strerror(zmq_errno()), now_ms);
 }
 
-/* Has the connection ended, or never come about? */
+/* Has the connection ended, or been refused? An event is two parts, the first of which starts with its number. */
 static bool is_gone(struct agent_hublink *self)
 {
+    bool is_over = false;
     zmq_msg_t part;
     zmq_msg_init(&part);
-    const bool has_event = zmq_msg_recv(&part, self->monitor, ZMQ_DONTWAIT) >= 0;
+    while (!is_over && zmq_msg_recv(&part, self->monitor, ZMQ_DONTWAIT) >= 0) {
+        uint16_t event = 0;
+        if (!zmq_msg_more(&part) || zmq_msg_size(&part) < sizeof event)
+            continue; /* the second part, an address */
+        memcpy(&event, zmq_msg_data(&part), sizeof event);
+        if (event == ZMQ_EVENT_CONNECTED)
+            self->is_connected = true;
+        else
+            is_over = true;
+    }
     zmq_msg_close(&part);
-    return has_event; /* all events that are watched say so */
+    return is_over;
 }
 
 static enum agent_uplink_event receive(struct agent_hublink *self, int64_t now_ms)
@@ -164,17 +176,21 @@ enum agent_uplink_event agent_hublink_tick(struct agent_hublink *self, const str
     if (!self->socket)
         return AGENT_UPLINK_FINE;
     const bool was_open = agent_hublink_is_open(self);
+    const bool is_over = is_gone(self); /* what had arrived by then is still to be read */
     enum agent_uplink_event event = receive(self, now_ms);
     if (!was_open && agent_hublink_is_open(self))
         log_welcome(self);
     if (event == AGENT_UPLINK_FINE)
         event = agent_uplink_pump(&self->uplink, release, now_ms);
-    if (event == AGENT_UPLINK_FINE && is_gone(self)) {
+    if (event == AGENT_UPLINK_FINE && is_over) {
         end_session(self, "disconnected", now_ms);
         return AGENT_UPLINK_FINE;
     }
     if (event == AGENT_UPLINK_OVER) {
-        end_session(self, self->uplink.err.text, now_ms);
+        /* ZeroMQ says nothing of a name that it can't look up: that is found out by waiting. */
+        end_session(
+            self, self->is_connected ? self->uplink.err.text : "no connection: its name is unknown, or nobody answers",
+            now_ms);
         return AGENT_UPLINK_FINE;
     }
     if (event == AGENT_UPLINK_ROLLED_BACK)

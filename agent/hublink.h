@@ -23,7 +23,8 @@ struct agent_hublink {
     struct agent_uplink uplink;
     char *endpoint; /* owned */
     void *socket;   /* libzmq's; NULL: between sessions */
-    void *monitor;  /* tells of the connection's end */
+    void *monitor;  /* tells of the connection's beginning and end */
+    bool is_connected;
     int64_t wait_ms;
     int64_t next_try_ms;
     int64_t down_ms; /* since when there is no open session */

@@ -10,12 +10,11 @@
 
 enum {
     PARTS_MAX = 4, /* routing id, topic, header, payload */
-    CLOCK_EVERY = 16,
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
     POSTPONED_MAX = 8, /* passes in a row */
-    WIRE_MAX =
-        64 << 20, /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but not at any price */
+    /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but a queue full must not cost much. */
+    WIRE_MAX = 4 << 20,
 };
 
 struct agent_ingest {
@@ -33,7 +32,7 @@ struct agent_ingest {
     struct agent_envelope envelope;
 };
 
-static zsock_t *bind_socket(int type, const char *endpoint, int *lock_fd, struct sb_err *err)
+static zsock_t *bind_socket(int type, const char *flag, const char *endpoint, int *lock_fd, struct sb_err *err)
 {
     zsock_t *made = zsock_new(type);
     if (!made) {
@@ -50,6 +49,7 @@ static zsock_t *bind_socket(int type, const char *endpoint, int *lock_fd, struct
         zsock_set_router_handover(made, 1);
     if (sb_endpoint_bind(zsock_resolve(made), endpoint, lock_fd, err) == SB_OK)
         return made;
+    (void) sb_fail_at(err, SB_IO, "%s", flag);
     zsock_destroy(&made);
     return NULL;
 }
@@ -69,9 +69,9 @@ struct agent_ingest *agent_ingest_new(const char *engines, const char *replay, s
     zmq_msg_init(&self->surplus);
     for (int i = 0; i < AGENT_REFUSAL_COUNT; i++)
         self->logged_ms[i] = INT64_MIN;
-    self->stats = bind_socket(ZMQ_SUB, engines, &self->stats_lock, err);
+    self->stats = bind_socket(ZMQ_SUB, "--engines", engines, &self->stats_lock, err);
     if (self->stats)
-        self->replay = bind_socket(ZMQ_ROUTER, replay, &self->replay_lock, err);
+        self->replay = bind_socket(ZMQ_ROUTER, "--replay", replay, &self->replay_lock, err);
     if (!self->replay)
         agent_ingest_destroy(&self);
     return self;
@@ -180,6 +180,18 @@ static void note_refused_answer(struct agent_ingest *self)
     agent_publishers_refused(self->publishers, id);
 }
 
+/* Lines about a hello: one a publisher's life, and one a plan that is not whole. */
+static void log_hello(struct agent_ingest *self)
+{
+    struct agent_introduction met;
+    if (agent_publishers_take_introduction(self->publishers, &met))
+        sb_log(SB_LOG_INFO, "publisher met", "publisher=%s pid=%llu engine=\"%s\" version=\"%s\" sources=%zu",
+               met.publisher, (unsigned long long) met.pid, met.engine, met.version, met.n_sources);
+    const char *warning = agent_publishers_take_warning(self->publishers);
+    if (warning)
+        sb_log(SB_LOG_WARN, "part of a hello refused", "publisher=%s detail=\"%s\"", self->envelope.publisher, warning);
+}
+
 static void take(struct agent_ingest *self, enum agent_socket socket, int64_t now_ms)
 {
     self->counters->messages++;
@@ -189,6 +201,8 @@ static void take(struct agent_ingest *self, enum agent_socket socket, int64_t no
         return;
     if (is_whole)
         refusal = agent_publishers_take(self->publishers, &self->envelope, socket, now_ms);
+    if (refusal == AGENT_ACCEPTED && self->envelope.kind == AGENT_KIND_HELLO)
+        log_hello(self);
     if (refusal == AGENT_ACCEPTED)
         return;
     self->counters->refusals[refusal]++;
@@ -208,8 +222,6 @@ static bool drain(struct agent_ingest *self, zsock_t *from, enum agent_socket so
             return true;
         take(self, socket, now_ms);
         ++*n;
-        if (i % CLOCK_EVERY != CLOCK_EVERY - 1)
-            continue;
         now_ms = sb_mono_ms();
         if (now_ms - start_ms > AGENT_PASS_MS)
             break;
@@ -235,8 +247,5 @@ bool agent_ingest_drain(struct agent_ingest *self, uint32_t *n)
     self->counters->skipped_records += skipped->records;
     self->counters->skipped_elements += skipped->elements;
     self->envelope.skipped = (struct agent_skipped){0};
-    const char *warning = agent_publishers_take_warning(self->publishers);
-    if (warning)
-        sb_log(SB_LOG_WARN, "part of a hello refused", "detail=\"%s\"", warning);
     return is_stats_empty && is_replay_empty;
 }

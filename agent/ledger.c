@@ -167,7 +167,7 @@ uint32_t agent_ledger_add_family(struct agent_ledger *self, const struct agent_f
     *bounds_p = NULL;
     if (self->n_families < AGENT_FAMILIES_MAX && family.name && family.help && (family.unit || !spec->unit) &&
         claim_names(self, spec->name, spec->type) == SB_OK &&
-        agent_grow(&self->families, &self->cap_families, self->n_families + 1, sizeof family)) {
+        sb_grow(&self->families, &self->cap_families, self->n_families + 1, sizeof family)) {
         self->families[self->n_families] = family;
         return self->n_families++;
     }
@@ -197,7 +197,8 @@ uint32_t agent_ledger_family(struct agent_ledger *self, const struct agent_famil
 
 /* Series */
 
-uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p)
+uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p,
+                                    uint32_t cells_max)
 {
     struct sb_labelset *labels = *labels_p;
     *labels_p = NULL;
@@ -211,8 +212,8 @@ uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, 
 
     const struct sb_bounds *bounds = self->families[family].bounds;
     uint32_t n = bounds ? bounds->n + 2 : 1;
-    entry = self->n_cells + n <= AGENT_CELLS_MAX ? calloc(1, sizeof *entry) : NULL;
-    if (!entry || !agent_grow(&self->series, &self->cap_series, self->n_series + 1, sizeof *self->series)) {
+    entry = self->n_cells + n <= cells_max ? calloc(1, sizeof *entry) : NULL;
+    if (!entry || !sb_grow(&self->series, &self->cap_series, self->n_series + 1, sizeof *self->series)) {
         self->counters.limit_hits++;
         free(entry);
         sb_labelsets_drop(self->labelsets, &labels);
@@ -244,7 +245,7 @@ static uint32_t overflow_series(struct agent_ledger *self, uint32_t family, cons
             return AGENT_NONE;
     struct sb_labelset *set = sb_labelsets_get(self->labelsets, &draft);
     self->counters.overflows++;
-    return set ? agent_ledger_intern_series(self, family, &set) : AGENT_NONE;
+    return set ? agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX) : AGENT_NONE;
 }
 
 uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
@@ -261,7 +262,7 @@ uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribu
             index = entry->index;
         sb_labelsets_drop(self->labelsets, &set);
     } else if (set) {
-        index = agent_ledger_intern_series(self, family, &set);
+        index = agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX - AGENT_OVERFLOW_CELLS);
     }
     if (index == AGENT_NONE)
         index = overflow_series(self, family, labels);
@@ -280,7 +281,7 @@ struct agent_contribution *agent_ledger_add_contribution(struct agent_ledger *se
     while (index < self->n_contributions && self->contributions[index])
         index++;
     struct agent_contribution *made = index < AGENT_CONTRIBUTIONS_MAX ? calloc(1, sizeof *made) : NULL;
-    if (!made || !agent_grow(&self->contributions, &self->cap_contributions, index + 1, sizeof made)) {
+    if (!made || !sb_grow(&self->contributions, &self->cap_contributions, index + 1, sizeof made)) {
         self->counters.limit_hits++;
         free(made);
         return NULL;
@@ -364,11 +365,6 @@ uint32_t agent_ledger_n_series(const struct agent_ledger *self)
 const struct agent_series *agent_ledger_series_at(const struct agent_ledger *self, uint32_t index)
 {
     return &self->series[index];
-}
-
-uint32_t agent_ledger_n_cells(const struct agent_ledger *self)
-{
-    return self->n_cells;
 }
 
 uint32_t agent_ledger_n_contributions(const struct agent_ledger *self)

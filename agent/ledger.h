@@ -18,7 +18,10 @@
 
 enum {
     AGENT_SERIES_OF_SOURCE_MAX = 10000, /* more are folded into one labelled _overflow */
-    AGENT_CELLS_MAX = 1 << 20,          /* of all series of this agent */
+    /* Of all series of this agent. Rows reach up to the highest cell that they use, so this bounds what one source can
+     * make another's row cost: 2 MiB, held twice here and once a hub. */
+    AGENT_CELLS_MAX = 1 << 18,
+    AGENT_OVERFLOW_CELLS = 1 << 15, /* of them, kept free for series labelled _overflow */
     AGENT_FAMILIES_MAX = 4096,
     AGENT_CONTRIBUTIONS_MAX = 4096,
     AGENT_INPUTS_MAX = 16, /* roots of the catalog */
@@ -48,15 +51,15 @@ struct agent_series {
 /* A gauge sample; it is present while its generation is that of its input. */
 struct agent_gauge {
     double value;
+    uint64_t generation;
     uint32_t cell;
     uint32_t input;
-    uint32_t generation;
 };
 
 /* What replaces samples as one: a root of the catalog, or all observations of one gauge family. */
 struct agent_input {
+    uint64_t generation; /* rises with each snapshot; 0: nothing yet */
     uint32_t key;        /* root index, or AGENT_INPUTS_MAX + family index */
-    uint32_t generation; /* 0: nothing yet */
     double time;         /* of the latest, by its host's monotonic clock, seconds */
     uint32_t host;       /* whose clock (see struct agent_moment) */
     double shift;        /* seconds to add to compare with other hosts' times */
@@ -71,20 +74,19 @@ struct agent_moment {
 };
 
 struct agent_contribution {
-    uint32_t index; /* in the ledger's table; reused after agent_ledger_forget */
-    uint64_t epoch; /* never reused in a lineage */
-    bool is_front_end;
+    uint64_t epoch;               /* never reused in a lineage */
     struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
     struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip, extra labels */
     uint64_t shape;               /* hash of the bucket bounds it is counted under */
+    uint32_t index;               /* in the ledger's table; reused after agent_ledger_forget */
+    bool is_front_end;
 
     double *live;   /* a cell each, up to n_cells */
     double *staged; /* the same as of the last agent_ledger_stage */
-    uint32_t n_cells;
-    uint32_t n_series;
-    uint32_t *series;         /* those it has, in the order in which they came */
-    uint32_t n_staged_series; /* how many of them the staged row holds */
-    uint8_t *has;             /* bitmap by series */
+    uint32_t n_cells, cap_cells;
+    uint32_t n_series, n_staged_series; /* how many the live and the staged row hold */
+    uint32_t *series;                   /* those it has, in the order in which they came */
+    uint8_t *has;                       /* bitmap by series */
     uint32_t cap_series, cap_has;
 
     struct agent_gauge *gauges;
@@ -114,7 +116,7 @@ struct agent_ledger_counters {
     uint64_t overflows;        /* label sets folded into _overflow */
     uint64_t limit_hits;       /* families, series or contributions refused for a limit */
     uint64_t clashes;          /* families refused since their names clash with another's */
-    uint64_t unknown_families; /* observations of families that neither catalog nor hello have */
+    uint64_t unknown_families; /* observations malformed, or of families that neither catalog nor hello have */
 };
 
 /* labelsets is borrowed for the ledger's life. NULL: out of memory. */
@@ -171,12 +173,14 @@ bool agent_input_begin(struct agent_contribution *to, uint32_t input, const stru
  */
 bool agent_contribution_publish(struct agent_contribution *self) SB_CHECK;
 
+/* Has nothing been counted since the last agent_ledger_stage? */
+bool agent_contribution_is_staged(const struct agent_contribution *self);
+
 /* Walking: indexes are stable, contributions[i] may be NULL (forgotten). */
 uint32_t agent_ledger_n_families(const struct agent_ledger *self);
 struct agent_family *agent_ledger_family_at(const struct agent_ledger *self, uint32_t index);
 uint32_t agent_ledger_n_series(const struct agent_ledger *self);
 const struct agent_series *agent_ledger_series_at(const struct agent_ledger *self, uint32_t index);
-uint32_t agent_ledger_n_cells(const struct agent_ledger *self);
 uint32_t agent_ledger_n_contributions(const struct agent_ledger *self);
 struct agent_contribution *agent_ledger_contribution_at(const struct agent_ledger *self, uint32_t index);
 

@@ -4,8 +4,8 @@
 
 #include <uthash.h>
 
-#include "agent/grow.h"
 #include "agent/ledger.h"
+#include "common/grow.h"
 
 /* Who has a name: families of one name share their claims, whatever their bounds. */
 struct claim {
@@ -47,7 +47,8 @@ uint32_t agent_ledger_add_family(struct agent_ledger *self, const struct agent_f
                                  struct sb_bounds **bounds_p);
 
 /* The series of exactly these (family, labels), made on first use; takes *labels_p. AGENT_NONE: limit or memory. */
-uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p);
+uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p,
+                                    uint32_t cells_max);
 
 /* Gives the contribution this series, all its cells 0. False: out of memory. */
 bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index);

@@ -4,15 +4,7 @@
 #include "agent/ledger_private.h"
 #include "common/mp.h"
 
-enum { VERSION = 1 };
-
-static void put_text_or_nil(struct sb_buf *out, const char *text)
-{
-    if (text)
-        sb_mp_put_str(out, text);
-    else
-        sb_mp_put_nil(out);
-}
+enum { VERSION = 2 };
 
 static void save_family(const struct agent_family *family, struct sb_buf *out)
 {
@@ -20,7 +12,7 @@ static void save_family(const struct agent_family *family, struct sb_buf *out)
     sb_mp_put_array(out, 8);
     sb_mp_put_str(out, family->name);
     sb_mp_put_str(out, family->help);
-    put_text_or_nil(out, family->unit);
+    sb_mp_put_str_or_nil(out, family->unit);
     sb_mp_put_uint(out, family->type);
     sb_mp_put_str(out, sb_semantic_text(family->semantic));
     sb_mp_put_bool(out, family->is_in_catalog);
@@ -28,9 +20,11 @@ static void save_family(const struct agent_family *family, struct sb_buf *out)
     sb_mp_put_bin(out, n ? family->bounds->upper : NULL, n * sizeof(double));
 }
 
-static void save_contribution(const struct agent_contribution *contribution, struct sb_buf *out)
+/* Only the cells of its own series: rows are mostly holes where sources differ. */
+static void save_contribution(const struct agent_ledger *self, const struct agent_contribution *contribution,
+                              struct sb_buf *out)
 {
-    sb_mp_put_array(out, 9);
+    sb_mp_put_array(out, 8);
     sb_mp_put_uint(out, contribution->epoch);
     sb_mp_put_bool(out, contribution->is_front_end);
     sb_labelset_pack(contribution->source, out);
@@ -38,8 +32,11 @@ static void save_contribution(const struct agent_contribution *contribution, str
     sb_mp_put_uint(out, contribution->shape);
     sb_mp_put_bool(out, contribution->is_ended);
     sb_mp_put_bin(out, contribution->series, contribution->n_staged_series * sizeof(uint32_t));
-    sb_mp_put_bin(out, contribution->staged, contribution->n_cells * sizeof(double));
-    sb_mp_put_uint(out, contribution->n_cells);
+    sb_mp_put_array(out, contribution->n_staged_series);
+    for (uint32_t i = 0; i < contribution->n_staged_series; i++) {
+        const struct agent_series *of = &self->series[contribution->series[i]];
+        sb_mp_put_bin(out, contribution->staged + of->first, of->n * sizeof(double));
+    }
 }
 
 void agent_ledger_save(struct agent_ledger *self, struct sb_buf *out)
@@ -63,7 +60,7 @@ void agent_ledger_save(struct agent_ledger *self, struct sb_buf *out)
     sb_mp_put_array(out, n);
     for (uint32_t i = 0; i < self->n_contributions; i++)
         if (self->contributions[i])
-            save_contribution(self->contributions[i], out);
+            save_contribution(self, self->contributions[i], out);
 }
 
 static bool read_text(struct sb_mp *from, char *out, size_t cap)
@@ -139,27 +136,25 @@ static bool load_series(struct agent_ledger *self, struct sb_mp *from)
     if (!sb_mp_array(from, &n) || n != 2 || !sb_mp_uint(from, &family) || family >= self->n_families)
         return false;
     struct sb_labelset *labels = read_labels(self, from);
-    return labels && agent_ledger_intern_series(self, (uint32_t) family, &labels) == expected;
+    return labels && agent_ledger_intern_series(self, (uint32_t) family, &labels, AGENT_CELLS_MAX) == expected;
 }
 
-/* The series of a contribution and its row, whose cells must be those of the series. */
+/* The series of a contribution and the cells of each. */
 static bool load_row(struct agent_ledger *self, struct agent_contribution *to, struct sb_mp *from)
 {
-    struct sb_slice series, row;
-    uint64_t n_cells;
-    if (!sb_mp_bin(from, &series) || !sb_mp_bin(from, &row) || !sb_mp_uint(from, &n_cells) ||
-        series.len % sizeof(uint32_t) || row.len != n_cells * sizeof(double))
+    struct sb_slice series, cells;
+    uint32_t n;
+    if (!sb_mp_bin(from, &series) || !sb_mp_array(from, &n) || series.len != n * sizeof(uint32_t))
         return false;
-    for (size_t at = 0; at < series.len; at += sizeof(uint32_t)) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t index;
-        memcpy(&index, series.at + at, sizeof index);
-        if (index >= self->n_series || !agent_contribution_add_series(to, &self->series[index], index))
+        memcpy(&index, series.at + i * sizeof index, sizeof index);
+        if (index >= self->n_series || !sb_mp_bin(from, &cells) ||
+            cells.len != self->series[index].n * sizeof(double) ||
+            !agent_contribution_add_series(to, &self->series[index], index))
             return false;
+        memcpy(to->live + self->series[index].first, cells.at, cells.len);
     }
-    if (to->n_cells > n_cells)
-        return false;
-    if (to->n_cells)
-        memcpy(to->live, row.at, to->n_cells * sizeof(double));
     return true;
 }
 
@@ -168,7 +163,7 @@ static bool load_contribution(struct agent_ledger *self, struct sb_mp *from)
     uint32_t n;
     uint64_t epoch, shape;
     bool is_front_end, is_ended;
-    if (!sb_mp_array(from, &n) || n != 9 || !sb_mp_uint(from, &epoch) || epoch >= self->next_epoch ||
+    if (!sb_mp_array(from, &n) || n != 8 || !sb_mp_uint(from, &epoch) || epoch >= self->next_epoch ||
         !sb_mp_bool(from, &is_front_end))
         return false;
     struct sb_labelset *source = read_labels(self, from);

@@ -6,14 +6,8 @@
 
 #include "agent/config.h"
 #include "agent/plan_private.h"
+#include "common/hash.h"
 #include "common/num.h"
-
-static uint64_t hash_more(uint64_t hash, const void *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const unsigned char *) bytes)[i]) * 1099511628211u; /* FNV-1a */
-    return hash;
-}
 
 /* Notes a refusal that does not refuse the hello. */
 static void SB_PRINTF(3, 4) refuse(struct agent_plan_counters *counters, uint64_t *counter, const char *fmt, ...)
@@ -177,8 +171,8 @@ static struct plan_family *add_family(struct agent_plan *self, const struct agen
         .bounds = agent_ledger_family_at(self->ledger, index)->bounds,
     };
     if (family->bounds) {
-        self->shape = hash_more(self->shape, name, strlen(name) + 1);
-        self->shape = hash_more(self->shape, family->bounds->upper, family->bounds->n * sizeof(double));
+        self->shape = sb_hash_more(self->shape, name, strlen(name) + 1);
+        self->shape = sb_hash_more(self->shape, family->bounds->upper, family->bounds->n * sizeof(double));
     }
     HASH_ADD_KEYPTR(hh, self->families, family->name, strlen(family->name), family);
     return family;
@@ -352,7 +346,7 @@ struct agent_plan *agent_plan_new(const struct sb_catalog *catalog, struct agent
     sb_arena_init(&self->arena);
     self->catalog = catalog;
     self->ledger = ledger;
-    self->shape = 14695981039346656037u;
+    self->shape = SB_HASH_START;
     self->n_groups = 1;
     check_buckets(catalog, hello, counters);
     enum sb_rc rc = add_catalog(self, hello, err);

@@ -11,9 +11,9 @@
 #include <uthash.h>
 
 #include "agent/apply.h"
-#include "agent/grow.h"
 #include "agent/plan.h"
 #include "common/arena.h"
+#include "common/grow.h"
 
 enum {
     PLAN_NODE_KEYS_MAX = 256,    /* keys of one node, learnt ones included */

@@ -21,12 +21,12 @@ struct publisher {
     UT_hash_handle hh;
     char id[AGENT_PUBLISHER_ID_LEN + 1];
     struct sb_ranges applied;
-    uint64_t next; /* the highest "next number to be given" heard */
-    uint64_t lost;
+    uint64_t next; /* the next number to be given, as heard */
     struct agent_asking asking;
 
     struct agent_plan *plan; /* NULL until the first hello of this process's life */
     uint64_t shape;          /* of the hello that it was made from */
+    bool is_stale;           /* a source lacks its binding: the next hello is bound anew, equal or not */
     bool feeds_front_end[AGENT_RECORD_UNKNOWN + 1];
     uint32_t n_slots;
     struct slot *slots; /* rising by index */
@@ -46,7 +46,7 @@ struct publisher {
     bool is_slow; /* did not echo in time: not waited for until it does */
 };
 
-enum { STRANGERS = 2048 };
+enum { STRANGERS = 2048, DROPPED_MAX = 1024 };
 
 struct agent_publishers {
     struct agent_publishers_cfg cfg;
@@ -56,6 +56,9 @@ struct agent_publishers {
     uint64_t changes;
     int64_t swept_ms;
     bool is_swept;
+    uint32_t n_postponed;                              /* sweeps in a row */
+    uint32_t n_dropped;                                /* since the start */
+    char dropped[DROPPED_MAX][AGENT_PUBLISHER_ID_LEN]; /* the last that left the table: a ring */
     uint32_t n_foreign;
     uint8_t foreign[AGENT_FOREIGN_LINEAGES_MAX][AGENT_LINEAGE_LEN];
     int64_t strangers_ms[STRANGERS]; /* by hash of the id: when a hello was asked of one that isn't in the table */
@@ -63,12 +66,21 @@ struct agent_publishers {
     struct sb_ranges ranges;         /* scratch */
     struct sb_buf out;               /* scratch */
     struct sb_err err;
+    bool has_introduction;
+    struct agent_introduction introduction;
     struct sb_err plan_warning; /* what the last plan left out; rc SB_OK: nothing */
 };
 
 /* publishers.c */
 struct publisher *agent_publisher_find(struct agent_publishers *self, const char *id);
 struct publisher *agent_publisher_add(struct agent_publishers *self, const char *id, int64_t now_ms);
+/*
+ * Hellos and beats state the next number, whatever was heard before: one impossible header must not leave a hole for
+ * ever. Other messages may only raise it: they come on two sockets, an old one late.
+ */
+void agent_publisher_note_next(struct publisher *self, enum agent_kind kind, uint64_t next);
+/* How many numbers below the next are not applied. */
+uint64_t agent_publisher_missing(const struct publisher *self);
 void agent_publisher_drop(struct agent_publishers *self, struct publisher *publisher);
 struct slot *agent_publisher_slot(const struct publisher *self, uint32_t index);
 
@@ -83,6 +95,8 @@ bool agent_publishers_note_foreign(struct agent_publishers *self, const uint8_t 
 void agent_slot_touch(struct slot *slot, int64_t now_ms);
 void agent_publisher_beat(struct agent_publishers *self, struct publisher *publisher, const struct agent_beat *beat,
                           int64_t now_ms);
+/* Has it been in the table, and left, in this process's life? */
+bool agent_publishers_has_dropped(const struct agent_publishers *self, const char *id);
 bool agent_publishers_make_room(struct agent_publishers *self, int64_t now_ms);
 
 #endif

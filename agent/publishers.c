@@ -54,6 +54,15 @@ const char *agent_publishers_take_warning(struct agent_publishers *self)
     return self->plan_warning.text;
 }
 
+bool agent_publishers_take_introduction(struct agent_publishers *self, struct agent_introduction *out)
+{
+    if (!self->has_introduction)
+        return false;
+    self->has_introduction = false;
+    *out = self->introduction;
+    return true;
+}
+
 uint64_t agent_publishers_changes(const struct agent_publishers *self)
 {
     return self->changes;
@@ -82,6 +91,22 @@ struct publisher *agent_publisher_add(struct agent_publishers *self, const char 
     sb_ranges_init(&made->applied);
     HASH_ADD(hh, self->table, id, AGENT_PUBLISHER_ID_LEN, made);
     return made;
+}
+
+void agent_publisher_note_next(struct publisher *self, enum agent_kind kind, uint64_t next)
+{
+    const bool is_stated = kind == AGENT_KIND_HELLO || kind == AGENT_KIND_BEAT;
+    if (is_stated || next > self->next)
+        self->next = next;
+}
+
+uint64_t agent_publisher_missing(const struct publisher *self)
+{
+    uint64_t missing = 0;
+    struct sb_range hole = {0};
+    while (sb_ranges_first_hole(&self->applied, hole.to + 1, self->next - 1, &hole))
+        missing += hole.to - hole.from + 1;
+    return missing;
 }
 
 void agent_publisher_drop(struct agent_publishers *self, struct publisher *publisher)
@@ -157,7 +182,6 @@ static void count_lost(struct agent_publishers *self, struct publisher *publishe
 {
     if (lost == 0)
         return;
-    publisher->lost += lost;
     if (publisher->front_end.binding)
         agent_binding_count(publisher->front_end.binding, SB_AGENT_COUNT_lost_records, lost);
     self->cfg.counters->records_lost += lost;
@@ -200,6 +224,7 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
     if (record->source != AGENT_NONE && record->type != AGENT_RECORD_UNKNOWN) {
         slot = agent_publisher_slot(publisher, record->source);
         if (!slot || !slot->binding) {
+            publisher->is_stale = publisher->is_stale || (slot && slot->is_ended); /* it was released */
             counters->records_unknown_source++;
             ask_hello(self, publisher->id, &publisher->hello_asked_ms, when->arrival_ms);
             return false;
@@ -237,6 +262,12 @@ static void take_records(struct agent_publishers *self, struct publisher *publis
 
 /* The other kinds */
 
+/* Unknown, or released since it had ended: only a hello can bind it. */
+static bool is_unbound(const struct slot *slot)
+{
+    return !slot || (slot->is_ended && !slot->binding);
+}
+
 static enum agent_refusal take_beat(struct agent_publishers *self, struct publisher *publisher,
                                     const struct agent_envelope *message, int64_t now_ms)
 {
@@ -248,7 +279,7 @@ static enum agent_refusal take_beat(struct agent_publishers *self, struct publis
     if (!publisher->plan)
         ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
     for (uint32_t i = 0; publisher->plan && i < self->beat.n_live; i++)
-        if (!agent_publisher_slot(publisher, self->beat.live[i]))
+        if (is_unbound(agent_publisher_slot(publisher, self->beat.live[i])))
             ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
     agent_publisher_beat(self, publisher, &self->beat, now_ms);
     return AGENT_ACCEPTED;
@@ -298,8 +329,7 @@ enum agent_refusal agent_publishers_take(struct agent_publishers *self, const st
         return AGENT_ACCEPTED;
     }
     publisher->seen_ms = now_ms;
-    if (message->first + message->count > publisher->next)
-        publisher->next = message->first + message->count;
+    agent_publisher_note_next(publisher, message->kind, message->first + message->count);
     switch (message->kind) {
     case AGENT_KIND_REC:
         take_records(self, publisher, message, socket, now_ms);
@@ -396,7 +426,6 @@ void agent_publishers_count(const struct agent_publishers *self, int64_t now_ms,
     *missing = 0;
     for (const struct publisher *at = self->table; at; at = at->hh.next) {
         *live += is_alive(self, at, now_ms) && !at->is_ended;
-        const uint64_t total = sb_ranges_total(&at->applied);
-        *missing += total < at->next - 1 ? at->next - 1 - total : 0;
+        *missing += agent_publisher_missing(at);
     }
 }

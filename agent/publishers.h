@@ -23,6 +23,7 @@ enum {
     AGENT_FOREIGN_LINEAGES_MAX = 64, /* that are remembered, so that each counts as one loss of state */
     AGENT_HELLO_RETRY_MS = 1000,
     AGENT_ENDED_LINGER_MS = 60 * 1000, /* a publisher that ended is kept that long for late records */
+    AGENT_SWEEPS_POSTPONED_MAX = 10,
     AGENT_EVICT_SILENT_MS = 60 * 1000, /* in a full table, one silent for longer makes room */
 };
 
@@ -44,12 +45,23 @@ struct agent_publishers;
 /* Everything in cfg is borrowed. NULL: out of memory. */
 struct agent_publishers *agent_publishers_new(const struct agent_publishers_cfg *cfg) SB_CHECK;
 void agent_publishers_destroy(struct agent_publishers **self_p);
+/* Other timeouts than cfg had, from now on. */
+void agent_publishers_set_timeouts(struct agent_publishers *self, int64_t source_timeout_ms, int64_t forget_after_ms);
 
 /* Takes one message. What is refused here (bad_hello, bad_beat, ...) the caller counts, as it does for the envelope. */
 enum agent_refusal agent_publishers_take(struct agent_publishers *self, const struct agent_envelope *message,
                                          enum agent_socket socket, int64_t now_ms) SB_CHECK;
 /* Why the last hello was refused. */
 const char *agent_publishers_last_error(const struct agent_publishers *self);
+/* The last hello that was a publisher's first one here, told once; false: there is none. For a log line. */
+struct agent_introduction {
+    char publisher[AGENT_PUBLISHER_ID_LEN + 1];
+    uint64_t pid;
+    char engine[AGENT_ENGINE_TEXT_MAX]; /* its name */
+    char version[AGENT_ENGINE_TEXT_MAX];
+    size_t n_sources;
+};
+bool agent_publishers_take_introduction(struct agent_publishers *self, struct agent_introduction *out);
 /* What the last hello's plan had to leave out, told once; NULL: nothing. For a log line. */
 const char *agent_publishers_take_warning(struct agent_publishers *self);
 
@@ -61,10 +73,11 @@ void agent_publishers_tick(struct agent_publishers *self, int64_t now_ms);
 
 /*
  * Judges liveness: sources silent for their timeout lose their gauges, those that will not come back end, publishers
- * that are gone leave the table. Call about once a second, and only when both sockets have just been drained.
- * Time in which this process itself stood still (no call for seconds) is not held against anybody.
+ * that are gone leave the table. Call about once a second. What is still in a socket may be a sign of life: unless both
+ * are drained nobody is judged, but for AGENT_SWEEPS_POSTPONED_MAX times in a row at most. Time in which this process
+ * itself stood still (no call for seconds) is not held against anybody.
  */
-void agent_publishers_sweep(struct agent_publishers *self, int64_t now_ms);
+void agent_publishers_sweep(struct agent_publishers *self, bool is_drained, int64_t now_ms);
 
 /* Rises whenever something happened that a commit should hold. */
 uint64_t agent_publishers_changes(const struct agent_publishers *self);

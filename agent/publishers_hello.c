@@ -109,7 +109,8 @@ static enum sb_rc rebind(struct agent_publishers *self, struct publisher *publis
     publisher->slots = slots;
     publisher->n_slots = (uint32_t) hello->n_sources;
     publisher->front_end = front_end;
-    publisher->shape = is_whole ? hello->shape : ~hello->shape; /* not whole: try again with the next hello */
+    publisher->shape = hello->shape;
+    publisher->is_stale = !is_whole; /* the next hello tries again */
     self->changes++;
     return SB_OK;
 }
@@ -142,9 +143,10 @@ static void take_mark(struct agent_publishers *self, struct publisher *publisher
     if (!hello->has_mark || holds(&publisher->applied, &hello->mark))
         return;
     const bool is_ours = memcmp(hello->mark_lineage, self->cfg.lineage, AGENT_LINEAGE_LEN) == 0;
+    const bool is_back = is_new && agent_publishers_has_dropped(self, publisher->id);
     if (!is_ours && agent_publishers_note_foreign(self, hello->mark_lineage))
         self->cfg.counters->state_losses++;
-    if (is_ours && !is_new)
+    if (is_ours && !is_back)
         self->cfg.rolled_back(self->cfg.arg); /* before anything is added: the mark is of the lineage that ends */
     add_mark(self, publisher, &hello->mark);
 }
@@ -178,6 +180,23 @@ static void apply_latest(struct publisher *publisher, const struct agent_hello *
     }
 }
 
+static void note_introduction(struct agent_publishers *self, const struct agent_hello *hello)
+{
+    struct agent_introduction *note = &self->introduction;
+    *note = (struct agent_introduction){.pid = hello->pid, .n_sources = hello->n_sources};
+    memcpy(note->publisher, hello->publisher, sizeof note->publisher);
+    memcpy(note->engine, hello->engine_name, sizeof note->engine);
+    memcpy(note->version, hello->engine_version, sizeof note->version);
+    self->has_introduction = true;
+}
+
+/* A hello names all sources, ended ones among them: those wait for a beat or a record to live again. */
+static void welcome(struct slot *slot, int64_t now_ms)
+{
+    if (slot->contribution && !slot->contribution->is_ended)
+        agent_slot_touch(slot, now_ms);
+}
+
 static enum agent_refusal greet(struct agent_publishers *self, struct publisher *publisher,
                                 const struct agent_hello *hello, bool is_new, int64_t now_ms)
 {
@@ -186,14 +205,16 @@ static enum agent_refusal greet(struct agent_publishers *self, struct publisher 
     agent_publisher_note_time(publisher, hello->time, now_ms);
     publisher->has_host = true;
     const bool is_first = !publisher->plan;
-    if (is_first || publisher->shape != hello->shape) {
+    if (is_first || publisher->is_stale || publisher->shape != hello->shape) {
         const enum sb_rc rc = rebind(self, publisher, hello);
         if (rc != SB_OK)
             return rc == SB_NOMEM ? AGENT_REFUSED_no_memory : AGENT_REFUSED_bad_hello;
         for (uint32_t i = 0; i < publisher->n_slots; i++)
-            agent_slot_touch(&publisher->slots[i], now_ms);
-        agent_slot_touch(&publisher->front_end, now_ms);
+            welcome(&publisher->slots[i], now_ms);
+        welcome(&publisher->front_end, now_ms);
     }
+    if (is_first)
+        note_introduction(self, hello);
     take_mark(self, publisher, hello, is_new);
     apply_latest(publisher, hello, now_ms);
     return AGENT_ACCEPTED;
@@ -219,8 +240,7 @@ static enum agent_refusal meet(struct agent_publishers *self, const struct agent
         return refusal;
     }
     publisher->seen_ms = now_ms;
-    if (next > publisher->next)
-        publisher->next = next;
+    agent_publisher_note_next(publisher, AGENT_KIND_HELLO, next);
     self->cfg.counters->hellos++;
     return AGENT_ACCEPTED;
 }

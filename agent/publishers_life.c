@@ -1,4 +1,6 @@
 /* Who lives: sources, their contributions, publishers (publishers.h). */
+#include <string.h>
+
 #include "agent/publisher.h"
 
 enum { STANDSTILL_MS = 3000 }; /* between two sweeps: this process did not run */
@@ -88,6 +90,7 @@ void agent_publisher_beat(struct agent_publishers *self, struct publisher *publi
         struct slot *slot = agent_publisher_slot(publisher, beat->live[i]);
         if (!slot)
             continue;
+        publisher->is_stale = publisher->is_stale || (slot->is_ended && !slot->binding); /* it was released */
         slot->is_ended = false;
         agent_slot_touch(slot, now_ms);
     }
@@ -96,6 +99,7 @@ void agent_publisher_beat(struct agent_publishers *self, struct publisher *publi
         has_open = !publisher->slots[i].is_ended;
     publisher->is_ended = !has_open;
     if (has_open) {
+        publisher->is_stale = publisher->is_stale || (publisher->front_end.is_ended && !publisher->front_end.binding);
         publisher->front_end.is_ended = false;
         agent_slot_touch(&publisher->front_end, now_ms);
     } else {
@@ -129,12 +133,19 @@ bool agent_publishers_release(struct agent_publishers *self, const struct agent_
 /* What it announced and never delivered is lost now. */
 static void forget_publisher(struct agent_publishers *self, struct publisher *publisher)
 {
-    const uint64_t total = sb_ranges_total(&publisher->applied);
-    if (total < publisher->next - 1)
-        self->cfg.counters->records_lost += publisher->next - 1 - total;
+    self->cfg.counters->records_lost += agent_publisher_missing(publisher);
+    memcpy(self->dropped[self->n_dropped++ % DROPPED_MAX], publisher->id, AGENT_PUBLISHER_ID_LEN);
     self->cfg.counters->publishers_dropped++;
     self->changes++;
     agent_publisher_drop(self, publisher);
+}
+
+bool agent_publishers_has_dropped(const struct agent_publishers *self, const char *id)
+{
+    for (uint32_t i = 0; i < self->n_dropped && i < DROPPED_MAX; i++)
+        if (memcmp(self->dropped[i], id, AGENT_PUBLISHER_ID_LEN) == 0)
+            return true;
+    return false;
 }
 
 bool agent_publishers_make_room(struct agent_publishers *self, int64_t now_ms)
@@ -205,12 +216,21 @@ static void excuse(struct agent_publishers *self, int64_t pause_ms, int64_t now_
     }
 }
 
-void agent_publishers_sweep(struct agent_publishers *self, int64_t now_ms)
+void agent_publishers_set_timeouts(struct agent_publishers *self, int64_t source_timeout_ms, int64_t forget_after_ms)
+{
+    self->cfg.source_timeout_ms = source_timeout_ms;
+    self->cfg.forget_after_ms = forget_after_ms;
+}
+
+void agent_publishers_sweep(struct agent_publishers *self, bool is_drained, int64_t now_ms)
 {
     if (self->is_swept && now_ms - self->swept_ms > STANDSTILL_MS)
         excuse(self, now_ms - self->swept_ms, now_ms);
     self->is_swept = true;
     self->swept_ms = now_ms;
+    if (!is_drained && ++self->n_postponed <= AGENT_SWEEPS_POSTPONED_MAX)
+        return;
+    self->n_postponed = 0;
     for (uint32_t i = 0; i < agent_ledger_n_contributions(self->cfg.ledger); i++) {
         struct agent_contribution *contribution = agent_ledger_contribution_at(self->cfg.ledger, i);
         if (contribution)

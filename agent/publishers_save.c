@@ -1,9 +1,9 @@
-/* Publishers in the state file: [version, foreign lineages, [[id, next, lost, ranges], ...]] (publishers.h). */
+/* Publishers in the state file: [version, foreign lineages, [[id, next, ranges], ...]] (publishers.h). */
 #include <string.h>
 
 #include "agent/publisher.h"
 
-enum { VERSION = 1, ELEMENTS = 4 };
+enum { VERSION = 2, ELEMENTS = 3 };
 
 void agent_publishers_save(const struct agent_publishers *self, struct sb_buf *out)
 {
@@ -17,7 +17,6 @@ void agent_publishers_save(const struct agent_publishers *self, struct sb_buf *o
         sb_mp_put_array(out, ELEMENTS);
         sb_mp_put_str(out, at->id);
         sb_mp_put_uint(out, at->next);
-        sb_mp_put_uint(out, at->lost);
         sb_ranges_pack(&at->applied, out);
     }
 }
@@ -40,18 +39,17 @@ static bool load_foreign(struct agent_publishers *self, struct sb_mp *from)
 static enum sb_rc load_publisher(struct agent_publishers *self, struct sb_mp *from, int64_t now_ms, struct sb_err *err)
 {
     uint32_t n;
-    uint64_t next, lost;
+    uint64_t next;
     struct sb_slice id;
     if (!sb_mp_array(from, &n) || n != ELEMENTS || !sb_mp_str(from, &id) || id.len != AGENT_PUBLISHER_ID_LEN ||
-        !sb_mp_uint(from, &next) || next == 0 || !sb_mp_uint(from, &lost))
-        return sb_fail(err, SB_FORMAT, "a publisher is not [id, next, lost, ranges]");
+        !sb_mp_uint(from, &next) || next == 0)
+        return sb_fail(err, SB_FORMAT, "a publisher is not [id, next, ranges]");
     if (agent_publisher_find(self, id.at))
         return sb_fail(err, SB_FORMAT, "a publisher is there twice");
     struct publisher *made = agent_publisher_add(self, id.at, now_ms);
     if (!made)
         return sb_fail(err, SB_NOMEM, "a publisher");
     made->next = next;
-    made->lost = lost;
     return sb_ranges_read(&made->applied, from, err);
 }
 

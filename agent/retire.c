@@ -17,14 +17,15 @@ static bool is_delivered(const struct agent_retire_cfg *cfg, const struct agent_
 
 void agent_retire(const struct agent_retire_cfg *cfg, int64_t now_ms)
 {
-    if (!agent_commit_is_settled(cfg->commit))
-        return; /* what was counted last is not with the hubs yet */
+    if (!cfg->commit->is_released)
+        return; /* what the hubs have can't be told */
     const struct agent_uplink_release release = {.is_released = true, .generation = cfg->commit->released};
     bool has_left = false;
     for (uint32_t i = 0; i < agent_ledger_n_contributions(cfg->ledger); i++) {
         const struct agent_contribution *contribution = agent_ledger_contribution_at(cfg->ledger, i);
         uint32_t n_given_up;
         if (!contribution || !contribution->is_ended || now_ms - contribution->ended_ms < cfg->forget_after_ms ||
+            !agent_contribution_is_staged(contribution) ||
             !is_delivered(cfg, contribution, &release, now_ms, &n_given_up) ||
             !agent_publishers_release(cfg->publishers, contribution))
             continue;

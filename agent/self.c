@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/log.h"
+
 #define PREFIX "statsbus_agent_"
 
 struct agent_gauges {
@@ -14,18 +16,21 @@ struct agent_gauges {
 
 static const struct sb_expo_labels no_labels = {0};
 
-static void count_contributions(const struct agent_ledger *ledger, int64_t now_ms, struct agent_gauges *out)
+static void count_sources(const struct agent_ledger *ledger, int64_t now_ms, struct agent_gauges *out)
 {
     for (uint32_t i = 0; i < agent_ledger_n_contributions(ledger); i++) {
         const struct agent_contribution *contribution = agent_ledger_contribution_at(ledger, i);
         if (!contribution)
             continue;
+        const double age = (double) (now_ms - contribution->shown_ms) / 1000;
+        const bool has_snapshot = contribution->is_live && contribution->n_shown > 0 && contribution->shown_ms >= 0;
+        if (has_snapshot && age > out->oldest_snapshot_seconds)
+            out->oldest_snapshot_seconds = age;
+        if (contribution->is_front_end)
+            continue;
         out->sources_live += contribution->is_live;
         out->sources_ended += contribution->is_ended;
         out->sources_silent += !contribution->is_live && !contribution->is_ended;
-        const double age = (double) (now_ms - contribution->shown_ms) / 1000;
-        if (contribution->is_live && contribution->n_shown > 0 && age > out->oldest_snapshot_seconds)
-            out->oldest_snapshot_seconds = age;
     }
 }
 
@@ -38,7 +43,7 @@ static struct agent_gauges gauges_of(const struct agent_self *self, int64_t now_
     out.publishers = all;
     out.publishers_live = live;
     out.missing_records = (double) missing;
-    count_contributions(self->ledger, now_ms, &out);
+    count_sources(self->ledger, now_ms, &out);
     out.families = agent_ledger_n_families(self->ledger);
     out.series = agent_ledger_n_series(self->ledger);
     out.generation = (double) self->commit->state.generation;
@@ -119,6 +124,9 @@ static void put_limits(const struct agent_self *self, const struct sb_expo *expo
 {
     const struct agent_ledger_counters *ledger = agent_ledger_counters(self->ledger);
     const struct sb_text_faults *faults = agent_ledger_text_faults(self->ledger);
+    put(expo, PREFIX "observations_unknown_total", SB_COUNTER,
+        "Observations that are malformed, or of a family that neither the catalog nor the hello has.",
+        (double) ledger->unknown_families);
     put(expo, PREFIX "label_sets_folded_total", SB_COUNTER,
         "Label sets over a limit, counted in the series labelled _overflow.", (double) ledger->overflows);
     put(expo, PREFIX "ledger_limit_hits_total", SB_COUNTER, "Families, series or contributions refused for a limit.",
@@ -128,6 +136,8 @@ static void put_limits(const struct agent_self *self, const struct sb_expo *expo
     put(expo, PREFIX "texts_replaced_total", SB_COUNTER, "Texts that were not UTF-8: each bad byte was replaced.",
         (double) faults->replaced);
     put(expo, PREFIX "texts_cut_total", SB_COUNTER, "Texts over their limit, cut.", (double) faults->cut);
+    put(expo, PREFIX "log_lines_dropped_total", SB_COUNTER, "Log lines that stderr did not take at once.",
+        (double) sb_log_dropped());
     if (!self->http)
         return;
     const struct sb_http_counters http = sb_http_counters(self->http);

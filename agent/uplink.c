@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/grow.h"
 #include "common/mp.h"
 
 enum { IDS_MAX = 256 }; /* of one END or FORGET */
@@ -35,7 +36,7 @@ void agent_uplink_stop(struct agent_uplink *self)
         free(self->rows[i].sent);
     free(self->rows);
     self->rows = NULL;
-    self->n_rows = self->n_families = self->n_series = self->next_id = 0;
+    self->n_rows = self->cap_rows = self->n_families = self->n_series = self->next_id = 0;
     self->first_frame = self->n_frames = self->n_forgets = self->cursor = 0;
     self->number = 0;
     self->is_blocked = false;
@@ -51,7 +52,7 @@ static void send_out(struct agent_uplink *self, int64_t now_ms)
     if (self->is_blocked)
         return;
     self->sent_ms = now_ms;
-    self->cfg.counters->frame_bytes += self->out.len;
+    self->cfg.counters->hub_bytes += self->out.len;
 }
 
 void agent_uplink_start(struct agent_uplink *self, int64_t now_ms)
@@ -288,14 +289,8 @@ void agent_uplink_forget(struct agent_uplink *self, const struct agent_contribut
     struct agent_uplink_row *row = &self->rows[contribution->index];
     if (row->epoch != contribution->epoch)
         return;
-    if (self->n_forgets == self->cap_forgets) {
-        const uint32_t cap = self->cap_forgets ? 2 * self->cap_forgets : 16;
-        struct agent_uplink_forget *grown = realloc(self->forgets, cap * sizeof *grown);
-        if (!grown)
-            return; /* the hub keeps it until the lineage is closed */
-        self->forgets = grown;
-        self->cap_forgets = cap;
-    }
+    if (!sb_grow(&self->forgets, &self->cap_forgets, self->n_forgets + 1, sizeof *self->forgets))
+        return; /* the hub keeps it until the lineage is closed */
     self->forgets[self->n_forgets++] = (struct agent_uplink_forget){.id = row->id, .after = after};
     free(row->sent);
     *row = (struct agent_uplink_row){0};

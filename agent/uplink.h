@@ -68,7 +68,7 @@ struct agent_uplink {
 
     uint32_t n_families, n_series; /* defined */
     uint32_t next_id;
-    uint32_t n_rows;
+    uint32_t n_rows, cap_rows;
     struct agent_uplink_row *rows; /* by contribution index */
     uint32_t cursor;               /* the contribution whose turn it is */
 

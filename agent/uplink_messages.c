@@ -5,17 +5,10 @@
 
 #include "agent/hello.h"
 #include "agent/uplink.h"
+#include "common/grow.h"
 #include "common/mp.h"
 
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "ids and values are packed as they lie in memory");
-
-static void put_text_or_nil(struct sb_buf *out, const char *text)
-{
-    if (text)
-        sb_mp_put_str(out, text);
-    else
-        sb_mp_put_nil(out);
-}
 
 static void start(struct agent_uplink *self, uint32_t elements, const char *type)
 {
@@ -43,7 +36,7 @@ static void put_family(struct sb_buf *out, uint32_t id, const struct agent_famil
     sb_mp_put_uint(out, id);
     sb_mp_put_str(out, family->name);
     sb_mp_put_str(out, sb_type_text(family->type));
-    put_text_or_nil(out, family->unit);
+    sb_mp_put_str_or_nil(out, family->unit);
     if (family->bounds) {
         sb_mp_put_array(out, family->bounds->n);
         for (uint32_t i = 0; i < family->bounds->n; i++)
@@ -123,14 +116,10 @@ static uint32_t fill_contributions(struct agent_uplink *self)
 static bool grow_rows(struct agent_uplink *self)
 {
     const uint32_t n = agent_ledger_n_contributions(self->cfg.ledger);
-    if (n <= self->n_rows)
-        return true;
-    struct agent_uplink_row *grown = realloc(self->rows, n * sizeof *grown);
-    if (!grown)
+    if (!sb_grow(&self->rows, &self->cap_rows, n, sizeof *self->rows))
         return false;
-    memset(grown + self->n_rows, 0, (n - self->n_rows) * sizeof *grown);
-    self->rows = grown;
-    self->n_rows = n;
+    if (n > self->n_rows)
+        self->n_rows = n;
     return true;
 }
 
@@ -162,25 +151,10 @@ bool agent_uplink_render_define(struct agent_uplink *self, bool *has_piece)
 
 static bool grow_cells(struct agent_uplink *self, struct agent_uplink_row *row, uint32_t n)
 {
-    if (n > row->cap) {
-        double *sent = realloc(row->sent, n * sizeof *sent);
-        if (!sent)
-            return false;
-        row->sent = sent;
-        row->cap = n;
-    }
-    if (n <= self->cap_cells)
-        return true;
-    uint32_t *ids = realloc(self->cell_ids, n * sizeof *ids);
-    if (ids)
-        self->cell_ids = ids;
-    double *values = realloc(self->cell_values, n * sizeof *values);
-    if (values)
-        self->cell_values = values;
-    if (!ids || !values)
-        return false;
-    self->cap_cells = n;
-    return true;
+    uint32_t cap = self->cap_cells;
+    return sb_grow(&row->sent, &row->cap, n, sizeof *row->sent) &&
+           sb_grow(&self->cell_ids, &cap, n, sizeof *self->cell_ids) &&
+           sb_grow(&self->cell_values, &self->cap_cells, n, sizeof *self->cell_values);
 }
 
 /* The staged cells that differ from what was sent, and all of new series: zero is a value. */

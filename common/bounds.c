@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "hash.h"
 #include "num.h"
 
 enum {
@@ -63,16 +64,9 @@ static unsigned choose_shift(const double *upper, size_t first, size_t n)
     return shift;
 }
 
-/* FNV-1a over the bits. */
 static uint32_t hash_of(const double *upper, size_t n)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t bits;
-        memcpy(&bits, &upper[i], sizeof bits);
-        for (unsigned byte = 0; byte < sizeof bits; byte++)
-            hash = (hash ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3u;
-    }
+    const uint64_t hash = sb_hash_more(SB_HASH_START, upper, n * sizeof *upper);
     return (uint32_t) (hash ^ hash >> 32);
 }
 

@@ -1,5 +1,6 @@
 #include "common/catalog.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,23 @@ bool sb_semantic_parse(const char *text, size_t len, enum sb_semantic *out)
 enum sb_aggregate sb_semantic_aggregate(enum sb_semantic semantic)
 {
     return semantics[semantic].aggregate;
+}
+
+bool sb_semantic_fits(enum sb_semantic semantic, enum sb_type type)
+{
+    const bool is_merge = sb_semantic_aggregate(semantic) == SB_AGGREGATE_MERGE;
+    const bool is_sum = sb_semantic_aggregate(semantic) == SB_AGGREGATE_SUM;
+    return type == SB_HISTOGRAM ? is_merge : type == SB_COUNTER ? is_sum : !is_merge;
+}
+
+void sb_semantic_list(enum sb_type type, char *out, size_t n)
+{
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < SB_COUNT(semantics) && len < n; i++) {
+        if (sb_semantic_fits((enum sb_semantic) i, type))
+            len += (size_t) snprintf(out + len, n - len, "%s%s", len ? ", " : "", semantics[i].text);
+    }
 }
 
 enum sb_semantic sb_semantic_of_type(enum sb_type type)

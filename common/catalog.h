@@ -29,6 +29,9 @@ enum sb_aggregate { SB_AGGREGATE_SUM, SB_AGGREGATE_MEAN, SB_AGGREGATE_MAX, SB_AG
 const char *sb_semantic_text(enum sb_semantic semantic);
 bool sb_semantic_parse(const char *text, size_t len, enum sb_semantic *out);
 enum sb_aggregate sb_semantic_aggregate(enum sb_semantic semantic);
+bool sb_semantic_fits(enum sb_semantic semantic, enum sb_type type);
+/* "a, b, c": those that fit the type, for messages; cut after n - 1 bytes. */
+void sb_semantic_list(enum sb_type type, char *out, size_t n);
 /* What a family gets that says nothing: counter, state_gauge, histogram. */
 enum sb_semantic sb_semantic_of_type(enum sb_type type);
 

@@ -287,6 +287,8 @@ static enum sb_rc read_feed(struct sb_catalog_reader *self, yaml_node_t *node, s
     if (rc != SB_OK)
         return rc;
     text.is_nonzero = nonzero && strcmp(nonzero, "true") == 0;
+    if (nonzero && !text.is_nonzero && strcmp(nonzero, "false") != 0)
+        return sb_yaml_fail(&self->yaml, node, err, "'nonzero' is neither true nor false");
     return add_feed(self, node, &text, 0, out, err);
 }
 
@@ -337,12 +339,13 @@ static enum sb_rc read_semantic(struct sb_catalog_reader *self, yaml_node_t *nod
     family->semantic = sb_semantic_of_type(family->type);
     if (!semantic)
         return SB_OK;
-    if (!text || !sb_semantic_parse(text, strlen(text), &family->semantic))
-        return sb_yaml_fail(&self->yaml, semantic, err, "'%s' is not a semantic", text ? text : "?");
-    bool is_merge = sb_semantic_aggregate(family->semantic) == SB_AGGREGATE_MERGE;
-    bool is_sum = sb_semantic_aggregate(family->semantic) == SB_AGGREGATE_SUM;
-    bool fits = family->type == SB_HISTOGRAM ? is_merge : family->type == SB_COUNTER ? is_sum : !is_merge;
-    if (!fits)
+    if (!text || !sb_semantic_parse(text, strlen(text), &family->semantic)) {
+        char known[sizeof err->text];
+        sb_semantic_list(family->type, known, sizeof known);
+        return sb_yaml_fail(&self->yaml, semantic, err, "'%.30s' is not a semantic; a %s has: %s", text ? text : "?",
+                            sb_type_text(family->type), known);
+    }
+    if (!sb_semantic_fits(family->semantic, family->type))
         return sb_yaml_fail(&self->yaml, semantic, err, "semantic '%s' does not go with a %s", text,
                             sb_type_text(family->type));
     return SB_OK;

@@ -20,9 +20,3 @@ double sb_mono_s(void)
     const struct timespec now = now_of(CLOCK_MONOTONIC);
     return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
 }
-
-double sb_wall_s(void)
-{
-    const struct timespec now = now_of(CLOCK_REALTIME);
-    return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
-}

@@ -6,6 +6,5 @@
 
 int64_t sb_mono_ms(void); /* since some fixed moment of this host; for order, ages, liveness */
 double sb_mono_s(void);   /* the same clock, seconds: what publishers call `time` */
-double sb_wall_s(void);   /* Unix time; for people only */
 
 #endif

@@ -72,6 +72,12 @@ static enum sb_rc parse_address(const char *listen_at, union address *out, struc
     return SB_OK;
 }
 
+enum sb_rc sb_http_check_address(const char *listen_at, struct sb_err *err)
+{
+    union address ignored = {.storage = {0}};
+    return parse_address(listen_at, &ignored, err);
+}
+
 /* A socket that listens, or -1 with *err; *port is the one it got. */
 static int listen_on(const char *listen_at, unsigned *port, struct sb_err *err)
 {

@@ -8,6 +8,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+static int fail_to_open(const char *lock, int reason, struct sb_err *err)
+{
+    const char *slash = strrchr(lock, '/');
+    if (reason == ENOENT && slash && slash != lock)
+        sb_fail(err, SB_IO, "there is no folder %.*s", (int) (slash - lock), lock);
+    else
+        sb_fail(err, SB_IO, "cannot open %s: %s", lock, strerror(reason));
+    return -1;
+}
+
 int sb_lockfile_take(const char *path, struct sb_err *err)
 {
     char lock[PATH_MAX];
@@ -18,10 +28,8 @@ int sb_lockfile_take(const char *path, struct sb_err *err)
     }
 
     const int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0660);
-    if (fd < 0) {
-        sb_fail(err, SB_IO, "cannot open %s: %s", lock, strerror(errno));
-        return -1;
-    }
+    if (fd < 0)
+        return fail_to_open(lock, errno, err);
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
 

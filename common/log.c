@@ -1,6 +1,7 @@
 #include "log.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,9 +16,10 @@ enum {
     QUOTE = 1, /* stands for the quotes of the format while values are printed into it */
 };
 
-/* Set once at start, before anything is logged: a log is the process's, like stderr. */
+/* Set at start and by SIGHUP, in the one thread that logs: a log is the process's, like stderr. */
 static const char *program = "statsbus";
 static enum sb_log_level least_level = SB_LOG_INFO;
+static uint64_t n_dropped;
 
 static const char *const levels[] = {
     [SB_LOG_DEBUG] = "debug",
@@ -90,6 +92,20 @@ static void make_harmless(char *text, size_t quotes)
     }
 }
 
+/* A pipe that nobody empties must not stop the program: a line that would have to wait is dropped. */
+static void put_line(const char *line, size_t len)
+{
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    const bool is_ready = poll(&out, 1, 0) == 1 && (out.revents & POLLOUT);
+    if (!is_ready || write(STDERR_FILENO, line, len) < 0)
+        n_dropped++;
+}
+
+uint64_t sb_log_dropped(void)
+{
+    return n_dropped;
+}
+
 void sb_log(enum sb_log_level level, const char *event, const char *fmt, ...)
 {
     if (level < least_level)
@@ -118,6 +134,5 @@ void sb_log(enum sb_log_level level, const char *event, const char *fmt, ...)
         }
     }
     line[len++] = '\n';
-    if (write(STDERR_FILENO, line, len) < 0)
-        return; /* nobody listens: nothing better to do */
+    put_line(line, len);
 }

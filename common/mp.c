@@ -1,4 +1,4 @@
-#include "mp_private.h"
+#include "mp_format.h"
 
 static uint16_t be16_at(const uint8_t *at)
 {
@@ -146,6 +146,19 @@ static enum walk walk_told(const uint8_t **at_p, const uint8_t *end)
     return WALK_OK;
 }
 
+/*
+ * As fixed_size. Where the next value starts depends on this one's length, and a table look-up would make each step
+ * wait for two loads. These branches let the processor guess instead: records of one engine look alike.
+ */
+static inline size_t size_of(uint8_t first)
+{
+    if (first < MP_FIXMAP || first == MP_NIL)
+        return 1;
+    if ((first & 0xe0) == MP_FIXSTR)
+        return 1u + (first & 0x1f);
+    return first == MP_FLOAT64 ? 9 : fixed_size[first];
+}
+
 /* Steps over one value; *at_p is where it ends, or where it went wrong. */
 static enum walk walk(const uint8_t **at_p, const uint8_t *end, unsigned depth_max)
 {
@@ -172,20 +185,7 @@ static enum walk walk(const uint8_t **at_p, const uint8_t *end, unsigned depth_m
             break;
         }
 
-        /*
-         * Where the next value starts depends on this one's length, and a table look-up would make each step wait for
-         * two loads. These branches let the processor guess instead: records of one engine look alike.
-         */
-        const uint8_t first = *at;
-        size_t size;
-        if (first < 0x80 || first == MP_NIL)
-            size = 1;
-        else if ((first & 0xe0) == 0xa0)
-            size = 1u + (first & 0x1f);
-        else if (first == MP_FLOAT64)
-            size = 9;
-        else
-            size = fixed_size[first];
+        const size_t size = size_of(*at);
         if (size != 0) {
             if (size > (size_t) (end - at)) {
                 result = WALK_CUT;

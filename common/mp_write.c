@@ -1,7 +1,7 @@
 /* Writing msgpack: every value in its shortest form, floats as float64. */
 #include <assert.h>
 
-#include "mp_private.h"
+#include "mp_format.h"
 
 /* Appends a first byte and a big-endian number of `width` bytes. */
 static void put_head(struct sb_buf *buf, uint8_t first, uint64_t number, size_t width)
@@ -63,6 +63,14 @@ void sb_mp_put_slice(struct sb_buf *buf, struct sb_slice slice)
     else
         put_head(buf, MP_STR32, slice.len, 4);
     sb_buf_put(buf, slice.at, slice.len);
+}
+
+void sb_mp_put_str_or_nil(struct sb_buf *buf, const char *text)
+{
+    if (text)
+        sb_mp_put_str(buf, text);
+    else
+        sb_mp_put_nil(buf);
 }
 
 void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n)

@@ -77,8 +77,6 @@ bool sb_ranges_add(struct sb_ranges *self, uint64_t from, uint64_t to)
         memmove(self->at + first + 1, self->at + first, (self->n - first) * sizeof self->at[0]);
         self->at[first] = (struct sb_range){.from = from, .to = to};
         self->n++;
-        /* Room for the next one already now, so that sb_ranges_can_add knows that it will work. */
-        (void) make_room(self, self->n + 1);
         return true;
     }
 
@@ -92,36 +90,19 @@ bool sb_ranges_add(struct sb_ranges *self, uint64_t from, uint64_t to)
     return true;
 }
 
-bool sb_ranges_can_add(const struct sb_ranges *self, uint64_t number)
+bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t from, uint64_t last, struct sb_range *hole)
 {
-    const size_t i = find(self, number > 0 ? number - 1 : 0);
-    const bool joins = i < self->n && (number == UINT64_MAX || self->at[i].from <= number + 1);
-    return joins || self->n == 0 || (self->n < SB_RANGES_MAX && self->n < self->cap);
-}
-
-bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t last, struct sb_range *hole)
-{
-    size_t next = 0; /* the range behind the hole */
-    uint64_t from = 1;
-    if (self->n > 0 && self->at[0].from <= 1) {
-        if (self->at[0].to >= last)
+    size_t next = find(self, from); /* the range behind the hole */
+    if (next < self->n && self->at[next].from <= from) {
+        if (self->at[next].to >= last)
             return false;
-        from = self->at[0].to + 1;
-        next = 1;
+        from = self->at[next++].to + 1;
     }
     if (from > last)
         return false;
-
-    uint64_t to = last;
-    if (next < self->n && self->at[next].from <= last)
-        to = self->at[next].from - 1;
-    *hole = (struct sb_range){.from = from, .to = to};
+    const bool is_bounded = next < self->n && self->at[next].from <= last;
+    *hole = (struct sb_range){.from = from, .to = is_bounded ? self->at[next].from - 1 : last};
     return true;
-}
-
-uint64_t sb_ranges_max(const struct sb_ranges *self)
-{
-    return self->n ? self->at[self->n - 1].to : 0;
 }
 
 uint64_t sb_ranges_total(const struct sb_ranges *self)
@@ -130,30 +111,6 @@ uint64_t sb_ranges_total(const struct sb_ranges *self)
     for (size_t i = 0; i < self->n; i++)
         total += self->at[i].to - self->at[i].from + 1;
     return total;
-}
-
-enum sb_rc sb_ranges_copy(struct sb_ranges *self, const struct sb_ranges *from)
-{
-    if (self == from)
-        return SB_OK;
-    if (from->n > 0) {
-        if (!make_room(self, from->n + 1))
-            return SB_NOMEM;
-        memcpy(self->at, from->at, from->n * sizeof self->at[0]);
-    }
-    self->n = from->n;
-    return SB_OK;
-}
-
-bool sb_ranges_equal(const struct sb_ranges *self, const struct sb_ranges *other)
-{
-    if (self->n != other->n)
-        return false;
-    for (size_t i = 0; i < self->n; i++) {
-        if (self->at[i].from != other->at[i].from || self->at[i].to != other->at[i].to)
-            return false;
-    }
-    return true;
 }
 
 void sb_ranges_pack(const struct sb_ranges *self, struct sb_buf *buf)
@@ -188,7 +145,7 @@ enum sb_rc sb_ranges_read(struct sb_ranges *self, struct sb_mp *from, struct sb_
         return sb_fail(err, SB_FULL, "%u ranges are more than %d", (unsigned) (n / 2), SB_RANGES_MAX);
 
     SB_OWN(sb_ranges_release) struct sb_ranges read = {0};
-    if (n > 0 && !make_room(&read, n / 2 + 1))
+    if (n > 0 && !make_room(&read, n / 2))
         return sb_fail(err, SB_NOMEM, "%u ranges", (unsigned) (n / 2));
     for (; read.n < n / 2; read.n++) {
         const struct sb_range *before = read.n ? &read.at[read.n - 1] : NULL;

@@ -34,17 +34,10 @@ bool sb_ranges_has(const struct sb_ranges *self, uint64_t number);
  */
 bool sb_ranges_add(struct sb_ranges *self, uint64_t from, uint64_t to) SB_CHECK;
 
-/* Would adding this one number work? (The caller then applies, and adds.) */
-bool sb_ranges_can_add(const struct sb_ranges *self, uint64_t number);
+/* The first hole in from..last: true and *hole, or false when there is none. */
+bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t from, uint64_t last, struct sb_range *hole);
 
-/* The first hole in 1..last: true and *hole, or false when there is none. */
-bool sb_ranges_first_hole(const struct sb_ranges *self, uint64_t last, struct sb_range *hole);
-
-uint64_t sb_ranges_max(const struct sb_ranges *self);   /* the largest number, 0 when empty */
 uint64_t sb_ranges_total(const struct sb_ranges *self); /* how many numbers */
-
-enum sb_rc sb_ranges_copy(struct sb_ranges *self, const struct sb_ranges *from) SB_CHECK; /* NOMEM */
-bool sb_ranges_equal(const struct sb_ranges *self, const struct sb_ranges *other);
 
 /* On the wire: a flat array [from, to, from, to, ...]. Reading: SB_FORMAT (not rising, from 0, touching), SB_FULL. */
 void sb_ranges_pack(const struct sb_ranges *self, struct sb_buf *buf);

@@ -1,270 +1,207 @@
-#include "settings.h"
+#include "common/settings.h"
 
-#include <argp.h>
-#include <ctype.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "common/settings_private.h"
 
-enum {
-    NAME_MAX_BYTES = 128, /* of a flag or variable */
-    HELP_MAX = 64 * 1024, /* of all help texts */
-    KEY_HELP = 1,
-    KEY_VERSION,
-    KEY_FIRST = 256, /* of the settings: above what argp takes for one-letter flags */
-};
+/* The layers, the strongest first: flags (settings_flags.c), environment, file (settings_file.c), defaults. */
 
-/* What a setting has so far: its text, and who said so ("--hub", "STATSBUS_AGENT_HUB"; "" for the default). */
-struct choice {
-    const char *text;
-    char origin[NAME_MAX_BYTES];
-};
-
-struct load {
-    const struct sb_settings_spec *spec;
-    struct choice *choices; /* one a setting */
-    enum sb_settings_todo todo;
-    int failed_at; /* where argp itself gave up: the argument after the bad one */
-    FILE *out;
-    const struct argp *argp;
-    struct sb_err *err;
-};
-
-/* The flag as it is written, "--commit-every". */
-static void flag_name(char out[NAME_MAX_BYTES], const struct sb_setting *setting)
+static enum sb_rc take_environment(struct sb_settings_reading *reading, char *(*getenv_fn)(const char *),
+                                   struct sb_err *err)
 {
-    snprintf(out, NAME_MAX_BYTES, "--%s", setting->name);
-    for (char *at = out; *at != '\0'; at++)
-        *at = *at == '_' ? '-' : *at;
-}
-
-static void variable_name(char out[NAME_MAX_BYTES], const struct sb_settings_spec *spec,
-                          const struct sb_setting *setting)
-{
-    snprintf(out, NAME_MAX_BYTES, "%s%s", spec->env_prefix, setting->name);
-    for (char *at = out; *at != '\0'; at++)
-        *at = (char) toupper((unsigned char) *at);
-}
-
-/* The layers, each over the one before: a file would come between the first two. */
-
-static void take_defaults(const struct load *load)
-{
-    for (size_t i = 0; i < load->spec->n; i++)
-        load->choices[i] = (struct choice){.text = load->spec->settings[i].fallback};
-}
-
-static void take_environment(const struct load *load, char *(*getenv_fn)(const char *) )
-{
-    for (size_t i = 0; i < load->spec->n; i++) {
-        char variable[NAME_MAX_BYTES];
-        variable_name(variable, load->spec, &load->spec->settings[i]);
+    const struct sb_settings_spec *spec = reading->spec;
+    for (size_t i = 0; i <= spec->n; i++) {
+        /* The last is the file's own. */
+        struct sb_setting_choice *choice = i < spec->n ? &reading->choices[i] : &reading->config;
+        char variable[SB_SETTING_NAME_MAX];
+        sb_setting_variable(variable, spec, i < spec->n ? spec->settings[i].name : "config");
         const char *text = getenv_fn(variable);
-        if (!text)
+        if (!text || choice->text)
             continue;
-        load->choices[i].text = text;
-        memcpy(load->choices[i].origin, variable, sizeof variable);
+        const char *origin = sb_arena_text(reading->texts, variable, strlen(variable));
+        if (!origin)
+            return sb_fail(err, SB_NOMEM, "%zu settings", spec->n);
+        *choice = (struct sb_setting_choice){.text = text, .origin = origin};
     }
-}
-
-static void print(const struct load *load, bool is_help)
-{
-    char program[NAME_MAX_BYTES]; /* argp_help wants to be allowed to write to it */
-    snprintf(program, sizeof program, "%s", load->spec->program);
-    if (is_help)
-        argp_help(load->argp, load->out, ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, program);
-    else
-        fprintf(load->out, "%s %s\n", program, STATSBUS_VERSION);
-}
-
-static error_t on_option(int key, char *arg, struct argp_state *state)
-{
-    struct load *load = state->input;
-    if (key == KEY_HELP || key == KEY_VERSION) {
-        load->todo = SB_SETTINGS_EXIT_OK;
-        state->next = state->argc; /* the rest does not matter any more */
-        print(load, key == KEY_HELP);
-        return 0;
-    }
-    if (key == ARGP_KEY_ERROR) {
-        load->failed_at = state->next;
-        return 0;
-    }
-    if (key == ARGP_KEY_ARG) {
-        sb_fail(load->err, SB_INVAL, "'%s' is neither a flag nor the value of one", arg);
-        return EINVAL;
-    }
-    if (key < KEY_FIRST || (size_t) (key - KEY_FIRST) >= load->spec->n)
-        return ARGP_ERR_UNKNOWN;
-
-    struct choice *choice = &load->choices[key - KEY_FIRST];
-    flag_name(choice->origin, &load->spec->settings[key - KEY_FIRST]);
-    choice->text = arg ? arg : "true"; /* a flag without a value */
-    return 0;
-}
-
-/* argp's own checks say no more than that they failed, and where. */
-static enum sb_rc explain(const struct load *load, int argc, char **argv)
-{
-    const int at = load->failed_at;
-    const char *argument = argv[at > 0 && (at >= argc || argv[at - 1][0] == '-') ? at - 1 : at];
-    const size_t name_len = strcspn(argument, "=");
-    for (size_t i = 0; i < load->spec->n; i++) {
-        char flag[NAME_MAX_BYTES];
-        flag_name(flag, &load->spec->settings[i]);
-        if (strlen(flag) == name_len && strncmp(argument, flag, name_len) == 0)
-            return sb_fail(load->err, SB_INVAL, "%s needs a value", flag);
-    }
-    return sb_fail(load->err, SB_INVAL, "no flag is called '%s' (--help lists them)", argument);
-}
-
-static enum sb_rc take_flags(struct load *load, const struct argp *argp, int argc, char **argv)
-{
-    struct sb_err err = {0};
-    struct sb_err *callers = load->err;
-    load->err = &err;
-    load->argp = argp;
-    const error_t failed = argp_parse(argp, argc, argv, ARGP_SILENT | ARGP_IN_ORDER, NULL, load);
-    load->err = callers;
-    if (failed == 0)
-        return SB_OK;
-    if (failed == ENOMEM)
-        return sb_fail(callers, SB_NOMEM, "reading the flags");
-    if (err.rc != SB_OK)
-        return sb_fail(callers, err.rc, "%s", err.text);
-    return explain(load, argc, argv);
-}
-
-/* One line of --help; texts live in `texts`, whose memory does not move: it is reserved at once. */
-static const char *put_help(struct sb_buf *texts, const struct sb_settings_spec *spec, const struct sb_setting *setting)
-{
-    char variable[NAME_MAX_BYTES];
-    variable_name(variable, spec, setting);
-    const size_t start = texts->len;
-    sb_buf_printf(texts, "%s (default: %s; %s)", setting->help, setting->fallback[0] ? setting->fallback : "none",
-                  variable);
-    sb_buf_put_byte(texts, '\0');
-    return texts->is_overflow ? setting->help : (const char *) texts->data + start;
-}
-
-static const char *put_flag(struct sb_buf *texts, const struct sb_setting *setting)
-{
-    char flag[NAME_MAX_BYTES];
-    flag_name(flag, setting);
-    const size_t start = texts->len;
-    sb_buf_put(texts, flag + 2, strlen(flag + 2) + 1); /* argp wants it without the dashes */
-    return texts->is_overflow ? setting->name : (const char *) texts->data + start;
-}
-
-static const char *value_text(enum sb_setting_kind kind)
-{
-    static const char *const texts[] = {
-        [SB_SETTING_text] = "TEXT",   [SB_SETTING_duration] = "DURATION", [SB_SETTING_count] = "COUNT",
-        [SB_SETTING_bytes] = "BYTES", [SB_SETTING_flag] = "true|false",
-    };
-    return texts[kind];
-}
-
-static void make_options(struct argp_option *options, struct sb_buf *texts, const struct sb_settings_spec *spec)
-{
-    size_t n = 0;
-    for (; n < spec->n; n++) {
-        const struct sb_setting *setting = &spec->settings[n];
-        options[n] = (struct argp_option){
-            .name = put_flag(texts, setting),
-            .key = KEY_FIRST + (int) n,
-            .arg = value_text(setting->kind),
-            .flags = setting->kind == SB_SETTING_flag ? OPTION_ARG_OPTIONAL : 0,
-            .doc = put_help(texts, spec, setting),
-        };
-    }
-    options[n++] = (struct argp_option){.name = "help", .key = KEY_HELP, .doc = "print this and exit", .group = -1};
-    options[n++] =
-        (struct argp_option){.name = "version", .key = KEY_VERSION, .doc = "print the version and exit", .group = -1};
-    options[n] = (struct argp_option){0};
-}
-
-static enum sb_rc parse_flag(const char *text, int64_t *out, struct sb_err *err)
-{
-    const bool is_true = strcmp(text, "true") == 0;
-    if (!is_true && strcmp(text, "false") != 0)
-        return sb_fail(err, SB_FORMAT, "'%s' is neither true nor false", text);
-    *out = is_true;
     return SB_OK;
 }
 
-/* Parses the chosen text into its field, or only checks it when into is NULL. */
-static enum sb_rc store(const struct sb_setting *setting, const struct choice *choice, void *into, struct sb_err *err)
+static void take_defaults(struct sb_settings_reading *reading)
 {
-    static enum sb_rc (*const parsers[])(const char *, int64_t *, struct sb_err *) = {
-        [SB_SETTING_text] = NULL,
-        [SB_SETTING_duration] = sb_parse_duration_ms,
-        [SB_SETTING_count] = sb_parse_count,
-        [SB_SETTING_bytes] = sb_parse_bytes,
-        [SB_SETTING_flag] = parse_flag,
-    };
-    int64_t number = 0;
-    if (parsers[setting->kind]) {
-        const enum sb_rc rc = parsers[setting->kind](choice->text, &number, err);
-        if (rc != SB_OK)
-            return sb_fail_at(err, rc, "%s", choice->origin[0] ? choice->origin : setting->name);
+    for (size_t i = 0; i < reading->spec->n; i++) {
+        if (!reading->choices[i].text)
+            reading->choices[i] =
+                (struct sb_setting_choice){.text = reading->spec->settings[i].fallback, .origin = "default"};
     }
-    if (!into)
-        return SB_OK;
-    char *field = (char *) into + setting->offset;
-    if (parsers[setting->kind])
-        memcpy(field, &number, sizeof number);
-    else
-        memcpy(field, &choice->text, sizeof choice->text);
-    return SB_OK;
 }
 
-/* All are checked before the first is stored. */
-static enum sb_rc store_all(const struct load *load, void *into, struct sb_err *err)
+/* Parses the chosen texts into the struct at `into`; what is left there after a failure is not to be used. */
+static enum sb_rc store(const struct sb_settings_reading *reading, void *into, struct sb_err *err)
 {
-    const struct sb_settings_spec *spec = load->spec;
+    const struct sb_settings_spec *spec = reading->spec;
     for (size_t i = 0; i < spec->n; i++) {
-        const enum sb_rc rc = store(&spec->settings[i], &load->choices[i], NULL, err);
+        const struct sb_setting *setting = &spec->settings[i];
+        const struct sb_setting_choice *choice = &reading->choices[i];
+        int64_t number = 0;
+        const enum sb_rc rc = sb_setting_parse(setting, choice->text, &number, err);
         if (rc != SB_OK)
-            return rc;
+            return sb_fail_at(err, rc, "%s", choice->origin);
+        char *field = (char *) into + setting->offset;
+        if (sb_setting_is_text(setting->kind))
+            memcpy(field, &choice->text, sizeof choice->text);
+        else
+            memcpy(field, &number, sizeof number);
     }
-    for (size_t i = 0; i < spec->n; i++)
-        (void) !store(&spec->settings[i], &load->choices[i], into, NULL);
+    return spec->check ? spec->check(into, err) : SB_OK;
+}
+
+/* All layers into a struct in the arena: *values, or NULL when flags said that there is nothing to do. */
+static enum sb_rc read_all(const struct sb_settings *self, struct sb_settings_reading *reading, void **values,
+                           struct sb_err *err)
+{
+    *values = NULL;
+    reading->spec = self->spec;
+    reading->choices = sb_arena_get(reading->texts, (self->spec->n + 1) * sizeof *reading->choices);
+    void *into = sb_arena_get(reading->texts, self->spec->size);
+    if (!reading->choices || !into)
+        return sb_fail(err, SB_NOMEM, "%zu settings", self->spec->n);
+
+    enum sb_rc rc = sb_settings_take_flags(reading, self->argc, self->argv, err);
+    if (rc != SB_OK || reading->todo != SB_SETTINGS_RUN)
+        return rc;
+    rc = take_environment(reading, self->getenv_fn, err);
+    if (rc == SB_OK && reading->config.text && reading->config.text[0])
+        rc = sb_settings_take_file(reading, err);
+    if (rc != SB_OK)
+        return rc;
+    take_defaults(reading);
+    rc = store(reading, into, err);
+    if (rc == SB_OK)
+        *values = into;
+    return rc;
+}
+
+void sb_settings_init(struct sb_settings *self, const struct sb_settings_spec *spec, int argc, char **argv,
+                      char *(*getenv_fn)(const char *), void *values)
+{
+    *self = (struct sb_settings){.spec = spec, .argc = argc, .argv = argv, .getenv_fn = getenv_fn, .values = values};
+    sb_arena_init(&self->texts);
+}
+
+void sb_settings_release(struct sb_settings *self)
+{
+    sb_arena_release(&self->texts);
+    self->choices = NULL;
+}
+
+enum sb_rc sb_settings_load(struct sb_settings *self, FILE *out, enum sb_settings_todo *todo, struct sb_err *err)
+{
+    struct sb_settings_reading reading = {.texts = &self->texts, .out = out};
+    void *values;
+    const enum sb_rc rc = read_all(self, &reading, &values, err);
+    if (rc != SB_OK)
+        return rc;
+    if (values && reading.is_check) {
+        sb_settings_print(&reading);
+        reading.todo = SB_SETTINGS_EXIT_OK;
+    }
+    if (reading.todo == SB_SETTINGS_EXIT_OK && (fflush(out) != 0 || ferror(out)))
+        return sb_fail(err, SB_IO, "what is asked for cannot be printed");
+    if (values)
+        memcpy(self->values, values, self->spec->size);
+    self->choices = reading.choices;
+    *todo = reading.todo;
     return SB_OK;
 }
 
-static void free_options(struct argp_option **options)
+/* Reloading */
+
+static const void *field(const struct sb_setting *setting, const void *values)
 {
-    free(*options);
+    return (const char *) values + setting->offset;
 }
 
-static void free_choices(struct choice **choices)
+bool sb_setting_differs(const struct sb_setting *setting, const void *a, const void *b)
 {
-    free(*choices);
+    if (!sb_setting_is_text(setting->kind))
+        return memcmp(field(setting, a), field(setting, b), sizeof(int64_t)) != 0;
+    const char *texts[2];
+    memcpy(&texts[0], field(setting, a), sizeof texts[0]);
+    memcpy(&texts[1], field(setting, b), sizeof texts[1]);
+    return strcmp(texts[0], texts[1]) != 0;
 }
 
-enum sb_rc sb_settings_load(const struct sb_settings_spec *spec, int argc, char **argv,
-                            char *(*getenv_fn)(const char *), FILE *out, void *into, enum sb_settings_todo *todo,
-                            struct sb_err *err)
+static bool is_applied(const struct sb_setting *setting, const void *now, const void *fresh)
 {
-    SB_OWN(sb_buf_release) struct sb_buf texts;
-    sb_buf_init(&texts, HELP_MAX);
-    SB_OWN(free_options) struct argp_option *options = calloc(spec->n + 3, sizeof *options);
-    SB_OWN(free_choices) struct choice *choices = calloc(spec->n + 1, sizeof *choices);
-    if (!options || !choices || !sb_buf_reserve(&texts, HELP_MAX - 1))
-        return sb_fail(err, SB_NOMEM, "%zu settings", spec->n);
+    return setting->change == SB_SETTING_reload && sb_setting_differs(setting, now, fresh);
+}
 
-    make_options(options, &texts, spec);
-    const struct argp argp = {.options = options, .parser = on_option, .doc = spec->about};
-    struct load load = {.spec = spec, .choices = choices, .todo = SB_SETTINGS_RUN, .out = out, .err = err};
-    take_defaults(&load);
-    take_environment(&load, getenv_fn);
-    enum sb_rc rc = take_flags(&load, &argp, argc, argv);
-    if (rc == SB_OK && load.todo == SB_SETTINGS_RUN)
-        rc = store_all(&load, into, err);
+/* Lets what will be applied outlive the reading. */
+static enum sb_rc keep_texts(struct sb_settings *self, struct sb_settings_reading *reading, const void *fresh,
+                             struct sb_err *err)
+{
+    for (size_t i = 0; i < self->spec->n; i++) {
+        struct sb_setting_choice *choice = &reading->choices[i];
+        if (!is_applied(&self->spec->settings[i], self->values, fresh))
+            continue;
+        choice->text = sb_arena_text(&self->texts, choice->text, strlen(choice->text));
+        choice->origin = sb_arena_text(&self->texts, choice->origin, strlen(choice->origin));
+        if (!choice->text || !choice->origin)
+            return sb_fail(err, SB_NOMEM, "%zu settings", self->spec->n);
+    }
+    return SB_OK;
+}
+
+static void apply(struct sb_settings *self, const struct sb_setting *setting, const struct sb_setting_choice *choice,
+                  const void *fresh)
+{
+    char *into = (char *) self->values + setting->offset;
+    if (sb_setting_is_text(setting->kind))
+        memcpy(into, &choice->text, sizeof choice->text);
+    else
+        memcpy(into, field(setting, fresh), sizeof(int64_t));
+}
+
+static enum sb_rc reload(struct sb_settings *self, struct sb_arena *texts,
+                         void (*tell)(void *arg, const struct sb_settings_difference *difference), void *arg,
+                         struct sb_err *err)
+{
+    const struct sb_settings_spec *spec = self->spec;
+    struct sb_settings_reading reading = {.texts = texts};
+    void *fresh;
+    enum sb_rc rc = read_all(self, &reading, &fresh, err);
+    struct sb_settings_difference *found = sb_arena_get(texts, (spec->n + 1) * sizeof *found);
+    if (rc == SB_OK && (!fresh || !found))
+        rc = sb_fail(err, SB_NOMEM, "%zu settings", spec->n);
     if (rc == SB_OK)
-        *todo = load.todo;
+        rc = keep_texts(self, &reading, fresh, err);
+    if (rc != SB_OK)
+        return rc;
+
+    size_t n = 0;
+    for (size_t i = 0; i < spec->n; i++) {
+        const struct sb_setting *setting = &spec->settings[i];
+        const struct sb_setting_choice *choice = &reading.choices[i];
+        if (!sb_setting_differs(setting, self->values, fresh))
+            continue;
+        found[n++] = (struct sb_settings_difference){setting, self->choices[i].text, choice->text, choice->origin};
+        if (setting->change != SB_SETTING_reload)
+            continue;
+        apply(self, setting, choice, fresh);
+        self->choices[i] = *choice;
+    }
+    for (size_t i = 0; i < n; i++)
+        tell(arg, &found[i]);
+    return SB_OK;
+}
+
+enum sb_rc sb_settings_reload(struct sb_settings *self,
+                              void (*tell)(void *arg, const struct sb_settings_difference *difference), void *arg,
+                              struct sb_err *err)
+{
+    struct sb_arena texts;
+    sb_arena_init(&texts);
+    const enum sb_rc rc = reload(self, &texts, tell, arg, err);
+    sb_arena_release(&texts);
     return rc;
 }

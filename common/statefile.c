@@ -37,6 +37,21 @@ static void make_head(uint8_t head[HEAD_SIZE], const void *bytes, size_t n)
     memcpy(head + CRC_AT, &crc, sizeof crc);
 }
 
+/* A folder, a pipe or a device is no state that got damaged, but a mistake of whoever named it. */
+static enum sb_rc not_a_file(const char *path, mode_t mode, struct sb_err *err)
+{
+    return sb_fail(err, SB_IO, "%s is %s, not a file", path,
+                   S_ISDIR(mode)    ? "a folder"
+                   : S_ISFIFO(mode) ? "a pipe"
+                                    : "a device or socket");
+}
+
+static enum sb_rc check_kind(const char *path, struct sb_err *err)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) ? not_a_file(path, info.st_mode, err) : SB_OK;
+}
+
 struct sb_statefile *sb_statefile_open(const char *path, struct sb_err *err)
 {
     SB_OWN(sb_statefile_close) struct sb_statefile *self = calloc(1, sizeof *self);
@@ -51,6 +66,8 @@ struct sb_statefile *sb_statefile_open(const char *path, struct sb_err *err)
         sb_fail(err, SB_NOMEM, "state file %s", path);
         return NULL;
     }
+    if (check_kind(path, err) != SB_OK)
+        return NULL; /* before a lock is made beside, or in, what isn't ours */
     self->lock_fd = sb_lockfile_take(path, err);
     if (self->lock_fd < 0)
         return NULL;
@@ -122,14 +139,14 @@ static enum sb_rc read_failed(const struct sb_statefile *self, struct sb_err *er
 
 enum sb_rc sb_statefile_read(struct sb_statefile *self, struct sb_buf *out, struct sb_err *err)
 {
-    SB_OWN(close_fd) int fd = open(self->path, O_RDONLY | O_CLOEXEC);
+    SB_OWN(close_fd) int fd = open(self->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* or a pipe holds us up */
     if (fd < 0 && errno == ENOENT)
         return sb_fail(err, SB_ABSENT, "there is no %s", self->path);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0)
         return sb_fail(err, SB_IO, "cannot open %s: %s", self->path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return sb_fail(err, SB_FORMAT, "%s is not a file", self->path);
+        return not_a_file(self->path, info.st_mode, err);
 
     uint8_t head[HEAD_SIZE];
     if (!read_all(fd, head, sizeof head))

@@ -14,7 +14,10 @@
 
 struct sb_statefile;
 
-/* Takes the lock. NULL with *err: SB_FULL when another process holds it, SB_IO, SB_NOMEM. path is copied. */
+/*
+ * Takes the lock. NULL with *err: SB_FULL when another process holds it, SB_NOMEM, SB_IO (among others: path is a
+ * folder, a pipe or a device). path is copied.
+ */
 struct sb_statefile *sb_statefile_open(const char *path, struct sb_err *err) SB_CHECK;
 void sb_statefile_close(struct sb_statefile **self_p); /* gives the lock up */
 

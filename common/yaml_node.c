@@ -5,6 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Half of a file must not go unread: only one document may be in it. */
+static enum sb_rc check_end(yaml_parser_t *parser, const char *file, struct sb_err *err)
+{
+    yaml_document_t next;
+    if (!yaml_parser_load(parser, &next))
+        return sb_fail(err, SB_FORMAT, "%s:%zu: %s", file, parser->problem_mark.line + 1,
+                       parser->problem ? parser->problem : "not YAML");
+    const bool is_end = yaml_document_get_root_node(&next) == NULL;
+    const size_t line = next.start_mark.line + 1;
+    yaml_document_delete(&next);
+    return is_end ? SB_OK
+                  : sb_fail(err, SB_FORMAT, "%s:%zu: a second document begins here: only one is read", file, line);
+}
+
 enum sb_rc sb_yaml_load(struct sb_yaml *self, const char *file, const char *text, size_t len, struct sb_err *err)
 {
     yaml_parser_t parser;
@@ -17,6 +31,8 @@ enum sb_rc sb_yaml_load(struct sb_yaml *self, const char *file, const char *text
     if (!yaml_parser_load(&parser, &self->doc))
         rc = sb_fail(err, SB_FORMAT, "%s:%zu: %s", file, parser.problem_mark.line + 1,
                      parser.problem ? parser.problem : "not YAML");
+    else if (yaml_document_get_root_node(&self->doc) && (rc = check_end(&parser, file, err)) != SB_OK)
+        yaml_document_delete(&self->doc);
     yaml_parser_delete(&parser);
     if (rc == SB_OK)
         self->root = yaml_document_get_root_node(&self->doc);
@@ -36,7 +52,7 @@ size_t sb_yaml_line(const yaml_node_t *node)
 
 enum sb_rc sb_yaml_fail(const struct sb_yaml *self, const yaml_node_t *node, struct sb_err *err, const char *fmt, ...)
 {
-    char text[200];
+    char text[sizeof err->text];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);

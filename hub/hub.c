@@ -21,6 +21,7 @@ enum {
 };
 
 struct hub {
+    struct sb_settings *loaded; /* where the settings come from; SIGHUP reads them anew */
     const struct hub_settings *settings;
     struct sb_catalog *catalog;
     struct hub_view_specs views;
@@ -82,9 +83,14 @@ static int on_stop_check(zloop_t *loop, int timer, void *arg)
 static int on_signal(void *arg, int signal_number)
 {
     struct hub *self = arg;
-    if (signal_number == SIGHUP || self->stopping_since_ms != 0)
+    if (self->stopping_since_ms != 0)
         return 0;
-    sb_log(SB_LOG_INFO, "stopping", "signal=%d scrapes=%zu", signal_number, self->api.scrapes_open);
+    if (signal_number == SIGHUP) {
+        (void) hub_settings_reload(self->loaded);
+        self->peers.max = (size_t) self->settings->agents_max; /* the timeout is looked up when it is used */
+        return 0;
+    }
+    sb_log(SB_LOG_INFO, "stopping", "signal=%d open_scrapes=%zu", signal_number, self->api.scrapes_open);
     self->stopping_since_ms = sb_mono_ms();
     hub_peers_take(&self->peers, self->stopping_since_ms);
     if (self->api.scrapes_open == 0)
@@ -165,14 +171,15 @@ static enum sb_rc open_loop(struct hub *self, struct sb_err *err)
     return self->http ? SB_OK : sb_fail_at(err, err->rc, "--http");
 }
 
-struct hub *hub_new(const struct hub_settings *settings, struct sb_err *err)
+struct hub *hub_new(struct sb_settings *settings, struct sb_err *err)
 {
     struct hub *self = calloc(1, sizeof *self);
     if (!self) {
         sb_fail(err, SB_NOMEM, "no memory for the hub");
         return NULL;
     }
-    self->settings = settings;
+    self->loaded = settings;
+    self->settings = settings->values;
     self->lock_fd = -1;
     self->signal_fd = -1;
     self->started_ms = sb_mono_ms();

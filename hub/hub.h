@@ -7,8 +7,11 @@
 
 struct hub;
 
-/* Binds and listens. settings are borrowed. NULL with *err: the reason says which setting or socket. */
-struct hub *hub_new(const struct hub_settings *settings, struct sb_err *err) SB_CHECK;
+/*
+ * Binds and listens. settings are loaded, of hub_settings_spec, and borrowed; SIGHUP reloads them.
+ * NULL with *err: the reason says which setting or socket.
+ */
+struct hub *hub_new(struct sb_settings *settings, struct sb_err *err) SB_CHECK;
 void hub_destroy(struct hub **self_p);
 
 /* Works until SIGTERM or SIGINT; scrapes under way then get up to two seconds to end. */

@@ -1,8 +1,11 @@
 #include "hub/hub_settings.h"
 
+#include <stddef.h>
+
+#include "common/log.h"
+
 static const struct sb_setting settings[] = {
-#define SETTING(name, kind, fallback, help)                                                                            \
-    {#name, SB_SETTING_##kind, fallback, help, offsetof(struct hub_settings, name)},
+#define SETTING(...) SB_SETTING_ROW(struct hub_settings, __VA_ARGS__),
 #include "hub/hub_settings.def"
 #undef SETTING
 };
@@ -13,4 +16,35 @@ const struct sb_settings_spec hub_settings_spec = {
     .env_prefix = "STATSBUS_HUB_",
     .settings = settings,
     .n = SB_COUNT(settings),
+    .size = sizeof(struct hub_settings),
 };
+
+struct tally {
+    size_t changed;
+    size_t waiting; /* for a restart */
+};
+
+static void log_difference(void *arg, const struct sb_settings_difference *difference)
+{
+    struct tally *tally = arg;
+    const bool is_changed = difference->setting->change == SB_SETTING_reload;
+    *(is_changed ? &tally->changed : &tally->waiting) += 1;
+    sb_log(is_changed ? SB_LOG_INFO : SB_LOG_WARN, is_changed ? "setting changed" : "setting needs a restart",
+           "name=%s from=\"%s\" to=\"%s\" origin=\"%s\"", difference->setting->name, difference->before,
+           difference->after, difference->origin);
+}
+
+bool hub_settings_reload(struct sb_settings *self)
+{
+    const struct hub_settings *values = self->values;
+    struct tally tally = {0};
+    struct sb_err err;
+    sb_log_init(self->spec->program, SB_LOG_INFO); /* whoever asks for it wants to see what came of it */
+    const bool is_good = sb_settings_reload(self, log_difference, &tally, &err) == SB_OK;
+    if (is_good)
+        sb_log(SB_LOG_INFO, "settings reloaded", "changed=%zu waiting=%zu", tally.changed, tally.waiting);
+    else
+        sb_log(SB_LOG_ERROR, "settings not reloaded: nothing changes", "reason=\"%s\"", err.text);
+    sb_log_init(self->spec->program, (enum sb_log_level) values->log_level);
+    return is_good;
+}

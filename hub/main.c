@@ -14,16 +14,15 @@ static int fail(const struct sb_err *err)
 int main(int argc, char **argv)
 {
     struct sb_err err;
-    struct hub_settings settings;
+    struct hub_settings values;
     enum sb_settings_todo todo;
-    enum sb_log_level level;
-    if (sb_settings_load(&hub_settings_spec, argc, argv, getenv, stdout, &settings, &todo, &err) != SB_OK)
+    SB_OWN(sb_settings_release) struct sb_settings settings;
+    sb_settings_init(&settings, &hub_settings_spec, argc, argv, getenv, &values);
+    if (sb_settings_load(&settings, stdout, &todo, &err) != SB_OK)
         return fail(&err);
     if (todo == SB_SETTINGS_EXIT_OK)
         return EXIT_SUCCESS;
-    if (sb_log_parse_level(settings.log_level, &level, &err) != SB_OK)
-        return fail(&err);
-    sb_log_init("statsbus-hub", level);
+    sb_log_init("statsbus-hub", (enum sb_log_level) values.log_level);
 
     if (sb_signals_block(&err) != SB_OK)
         return fail(&err);

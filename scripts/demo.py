@@ -11,6 +11,7 @@ from types import FrameType
 from daemons import CAPTURES, REPOSITORY, Cluster, DaemonError, Process, samples, wait_for
 
 STREAM = CAPTURES / "plain" / "stream.bin.gz"
+BUSY_STREAM = CAPTURES / "smallkv" / "stream.bin.gz"  # has requests waiting and a full cache to look at
 SHOWN = [
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
@@ -27,12 +28,12 @@ SHOWN = [
 
 
 def show(hub: Process) -> None:
-    print(f"\nWhat the engine's numbers are at the hub, http://127.0.0.1:{hub.port}/metrics:\n")
+    print("\nWhat the engine's numbers are at the hub's /metrics:\n")
     for name, labels, value in samples(hub.metrics("full")):
         if name in SHOWN:
             text = ",".join(f'{k}="{v}"' for k, v in labels.items())
             print(f"  {name}{{{text}}} {value:.15g}")
-    print()
+    print("\nEverything stops now; scripts/demo without --once keeps it running, to look at it with a browser.", flush=True)
 
 
 def once(cluster: Cluster) -> None:
@@ -52,9 +53,9 @@ def once(cluster: Cluster) -> None:
 
 def loop(cluster: Cluster) -> None:
     node = cluster.add_node()
-    player = cluster.player(node, STREAM, "--loop", speed="1")
+    player = cluster.player(node, BUSY_STREAM, "--loop", speed="1")
     print(f"""
-An engine's recording is playing, over and over, at its own speed. Look at:
+An engine's recording is playing, over and over, at its own speed: some seconds of load, then a rest. Look at:
 
   http://127.0.0.1:{cluster.hub.port}/metrics              the engine's numbers, summed over all engines of a service
   http://127.0.0.1:{cluster.hub.port}/metrics?type=dp      the same, engine by engine
@@ -80,7 +81,7 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, required=True, help="folder of statsbus-agent and statsbus-hub")
     parser.add_argument("--once", action="store_true", help="play the recording once, print some values, stop")
     args = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     try:
         with Cluster(args.bin) as cluster:

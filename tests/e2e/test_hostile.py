@@ -15,6 +15,7 @@ from engine import Engine, array
 
 encode = msgspec.msgpack.Encoder().encode
 MIB = 1 << 20
+OVERSIZED = 100  # messages; all before memory is looked at, since malloc keeps some of theirs
 GOOD: list[Any] = ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": 1}}]
 BAD_FIELD: list[Any] = ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": -1, "num_preempted_reqs": 1}}]
 
@@ -60,6 +61,11 @@ class Hostile:
     def __iter__(self) -> Iterator[list[bytes]]:
         while True:
             yield self.draw.choice(self.kinds)()
+
+    def oversized(self) -> list[bytes]:
+        """One well-formed value, longer than a payload may be."""
+        length = self.draw.randrange(MIB, 3 * MIB)
+        return self.frames(payload=struct.pack(">BI", 0xC6, length) + bytes(length), count=1)
 
     def topic(self, kind: str, publisher: str | None = None) -> bytes:
         return f"statsbus1.{kind}.{self.publisher if publisher is None else publisher}".encode("latin-1")
@@ -107,6 +113,10 @@ def play_hostile(cluster: Cluster, warm_up: int, count: int) -> tuple[Node, int,
     with Engine(node) as engine:
         engine.wait_subscribed()
         engine.records([GOOD])
+        hostile = Hostile(0, engine.publisher)
+        for _ in range(OVERSIZED):
+            engine.raw_frames(hostile.oversized())
+            engine.drain()
         send(node, engine, warm_up, seed=1)
         engine.flush(60)
         before = resident_kib(node.agent)
@@ -121,12 +131,15 @@ def play_hostile(cluster: Cluster, warm_up: int, count: int) -> tuple[Node, int,
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == good, f"{good} good records count")
         assert cluster.hub.sample("vllm:num_preemptions_total") == 1
         assert refused(node) >= (warm_up + count) * 0.9
+        too_large = node.agent.sample("statsbus_agent_refusals_total", reason="too_large") or 0
+        assert too_large >= OVERSIZED / 2
     return node, before, after
 
 
 @pytest.mark.long
 def test_200_000_bad_messages_are_refused_and_memory_stays(cluster: Cluster) -> None:
     _, before, after = play_hostile(cluster, 20000, 200000)
+    assert before < 64 * 1024, f"{before} KiB after {OVERSIZED} messages of some MiB"
     assert after - before < 1024, f"{before} KiB before, {after} KiB after"
 
 
@@ -154,6 +167,21 @@ def test_messages_over_the_limits_are_refused_and_their_answers_count_as_lost(cl
         assert refused(node) >= before + 2
         assert node.agent.sample("statsbus_agent_records_lost_total") == 2
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 2, "the good ones count")
+
+
+@pytest.mark.sanitized
+def test_a_peer_that_sends_far_too_much_is_cut_off_and_may_come_back(cluster: Cluster) -> None:
+    node = cluster.add_node()
+    with Engine(node) as engine:
+        engine.wait_subscribed()
+        engine.records([GOOD])
+        engine.flush()
+        before = node.agent.sample("statsbus_agent_bytes_total") or 0
+        engine.raw("rec", engine.next, 1, bytes(5 * MIB))
+        engine.records([GOOD])
+        engine.flush(30)
+        wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 2, "the good ones count")
+        assert (node.agent.sample("statsbus_agent_bytes_total") or 0) - before < MIB
 
 
 @pytest.mark.sanitized

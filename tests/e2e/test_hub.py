@@ -214,6 +214,17 @@ def test_http_says_what_is_wrong(cluster: Cluster) -> None:
         assert (got, text in body.decode()) == (status, True), path
 
 
+def test_http_of_an_agent_says_what_is_wrong_as_a_hubs_does(cluster: Cluster) -> None:
+    agent = cluster.add_node().agent
+    cases = [("/metrics?type=full", 400, "type"), ("/metrics", 200, "statsbus_agent_hubs"), ("/nosuch", 404, ""), ("/readyz", 200, "ready"),
+             ("/", 200, "/metrics")]
+    for path, status, text in cases:
+        got, _, body = agent.get(path)
+        assert (got, text in body.decode()) == (status, True), path
+    assert agent.get("/healthz")[2] == cluster.hub.get("/healthz")[2]
+    assert agent.get("/")[2].startswith(b"statsbus-agent ")
+
+
 def test_a_scrape_is_compressed_on_request(cluster: Cluster) -> None:
     with joined(cluster) as fake:
         fake.frame({TOKENS: 12})

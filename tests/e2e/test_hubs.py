@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,20 @@ from engine import Engine
 
 def total(hub: Process) -> float:
     return hub.sample("vllm:generation_tokens_total", "full") or 0.0
+
+
+@pytest.mark.sanitized
+def test_a_hub_whose_name_is_unknown_is_logged_with_a_reason(cluster: Cluster) -> None:
+    node = cluster.add_node(flags=["--hub", "tcp://no-such-hub.invalid:5577", "--hub-timeout", "1s"])
+    line = 'msg="no session with a hub" hub=tcp://no-such-hub.invalid:5577 reason="no connection: its name is unknown, or nobody answers"'
+    wait_for(lambda: line in node.agent.log(), "the reason is logged")
+
+
+@pytest.mark.sanitized
+def test_a_hub_that_takes_connections_and_says_nothing_is_called_silent(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        node = cluster.add_node(flags=["--hub", f"tcp://127.0.0.1:{mute.getsockname()[1]}", "--hub-timeout", "1s"])
+        wait_for(lambda: 'reason="the hub is silent"' in node.agent.log(), "the reason is logged")
 
 
 @pytest.mark.sanitized

@@ -14,7 +14,7 @@ import pytest
 
 from daemons import CAPTURES, Cluster, Node, samples, wait_for
 from engine import Engine
-from golden import differences
+from golden import Row, differences, expected, shown
 from reference import Process, engine_series, entries
 
 KILLS = 10
@@ -70,6 +70,37 @@ def test_ten_kills_at_random_points_of_a_replay_at_full_speed(cluster: Cluster, 
         pytest.fail(f"{len(found)} differences:\n" + "\n".join(found[:20]))
     assert node.agent.sample("statsbus_agent_records_lost_total") == 0
     assert differences(engine, cluster.hub.metrics("full"), "full", False) == []
+
+
+@pytest.mark.long
+def test_a_state_deleted_in_a_replay_counts_nothing_twice_and_loses_little(cluster: Cluster) -> None:
+    recording = long_recording(cluster.folder / "long.bin.gz", PASSES)
+    engine = {key: value for key, value in engine_series([recording]).items() if key[1].endswith(("_total", "_bucket", "_count"))}
+    node = cluster.add_node()
+    player = cluster.player(node, cluster.folder / "long.bin.gz")
+    wait_for(lambda: (node.agent.sample("statsbus_agent_released_generation") or 0) >= 2, "a commit of the load is released")
+    restart_without_state(node)
+    assert player.is_running(), "the recording is too short"
+    player.finish(120)
+    wait_for(lambda: node.agent.sample("statsbus_agent_missing_records") == 0, "all that there is has come")
+    before = [{}]
+
+    def counted() -> dict[Row, float]:
+        return {row: value for row, value in shown(cluster.hub.metrics("dp"), "dp", False, {}).items()}
+
+    def is_settled() -> bool:
+        before.append(counted())
+        return before[-1] == before[-2]
+
+    wait_for(is_settled, "the hub has all that was counted", 15, every_s=1.5)
+    want = expected(engine, "dp")
+    assert want
+    for row, value in want.items():
+        assert before[-1].get(row, 0) <= value, f"{row} was counted twice"
+    steps = ("vllm:iteration_tokens_total", "vllm:iteration_tokens_total_count")
+    (all_steps,), (got,) = ([value for row, value in rows.items() if row[:2] == steps] for rows in (want, before[-1]))
+    assert got > all_steps / 2
+    assert node.agent.sample("statsbus_agent_state_losses_total") == 1
 
 
 STEP: list[Any] = ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": 1}}]

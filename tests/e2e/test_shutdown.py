@@ -26,6 +26,13 @@ def test_a_signal_under_load_ends_with_0_and_keeps_what_was_counted(cluster: Clu
         for process in (node.agent, cluster.hub):
             process.send(number)
             assert process.wait(10) == 0
+        cluster.hub.start()
+        node.agent.start().wait_ready()
+        engine.flush()
+        wait_for(lambda: (cluster.hub.sample("vllm:generation_tokens_total") or 0) >= 500, "everything is there again")
+        assert cluster.hub.sample("vllm:generation_tokens_total") == 500
+        assert node.agent.sample("statsbus_agent_records_lost_total") == 0
+        assert node.agent.sample("statsbus_agent_state_losses_total") == 0
 
 
 def test_sigterm_while_nothing_is_connected(cluster: Cluster) -> None:

@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         now_ms += 500;
         agent_publishers_tick(world.publishers, now_ms);
     }
-    agent_publishers_sweep(world.publishers, now_ms + 20000);
+    agent_publishers_sweep(world.publishers, true, now_ms + 20000);
     commit_and_load(&world);
     world_release(&world);
     return 0;

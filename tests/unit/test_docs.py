@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import make_docs
 from daemons import REPOSITORY
 
 OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text()
@@ -41,3 +42,12 @@ def test_the_map_of_the_code_names_every_module_and_no_other(folder: str) -> Non
     named = {name for cell in re.findall(r"^\| [^|]* \| ([^|]*) \|$", text, flags=re.M) for name in re.findall(r"`(\w+)`", cell)}
     modules = {path.stem for path in (REPOSITORY / folder).glob("*.c")} - {"main"}
     assert named == modules
+
+
+def test_the_page_of_settings_is_what_their_tables_make() -> None:
+    assert (REPOSITORY / "docs" / "configuration.md").read_text() == make_docs.page(), "run scripts/make-docs"
+
+
+@pytest.mark.parametrize("path", ["agent/agent_settings.def", "hub/hub_settings.def"])
+def test_every_setting_is_found_by_the_maker_of_its_page(path: str) -> None:
+    assert [row.name for row in make_docs.read_settings(REPOSITORY / path)] == [row[0] for row in definitions(path, "SETTING")]

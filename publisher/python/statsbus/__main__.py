@@ -8,6 +8,8 @@ import logging
 import sys
 from typing import List, Optional
 
+from . import __version__
+from .fields import fields_of
 from .replay import Options, play
 from .stream import StreamError, entries
 
@@ -44,6 +46,7 @@ def _at_least_0(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m statsbus", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"statsbus {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     replay = commands.add_parser(
         "replay",
@@ -69,9 +72,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     for flag, field, text in IDENTITY:
         replay.add_argument(flag, dest=field, help=text)
-    inspect = commands.add_parser("inspect", help="count the entries of a recorded stream by kind")
+    inspect = commands.add_parser(
+        "inspect",
+        help="say what is in a recorded stream",
+        description="Counts the entries of a recorded stream by kind.",
+    )
+    inspect.add_argument(
+        "--fields",
+        action="store_true",
+        help="list the paths of all fields instead, each with an example: what feeds of the catalog may name",
+    )
     inspect.add_argument("stream", metavar="STREAM[.gz]")
     return parser
+
+
+def _list_fields(path: str) -> int:
+    try:
+        found = fields_of(entries(path))
+    except StreamError as error:
+        print(f"statsbus inspect: {error}", file=sys.stderr)
+        return 1
+    width = max(map(len, found), default=0)
+    for field, example in found.items():
+        print(f"{field:{width}}  {example!r}")
+    return 0
 
 
 def _inspect(path: str) -> int:
@@ -94,7 +118,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     args = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     if args.command == "inspect":
-        return _inspect(args.stream)
+        return _list_fields(args.stream) if args.fields else _inspect(args.stream)
     identity = {field: getattr(args, field) for _, field, _ in IDENTITY if getattr(args, field) is not None}
     return play(
         Options(

@@ -33,6 +33,13 @@ Info = Tuple[Optional[int], str, Mapping[str, str]]
 log = logging.getLogger("statsbus")
 
 
+class _Indexes(Dict[int, int]):
+    """Source index to itself: a look-up that refuses what is none and turns True into 1."""
+
+    def __missing__(self, index: object) -> int:
+        raise ValueError(f"there is no source {index!r}: this publisher has {len(self)}, counted from 0")
+
+
 class Publisher:
     """
     Publishes the records of one engine process, for one or more sources, to the agent of its node.
@@ -98,7 +105,7 @@ class Publisher:
         self._families: List[Family] = []
         self._info: List[Tuple[Optional[int], str, Dict[str, str]]] = []
         self._not_gauges: Set[str] = set()
-        self._indexes: Dict[int, int] = {}  # a look-up that refuses unknown sources and turns True into 1
+        self._indexes = _Indexes()
         self._description: Dict[str, Any] = {}
         self._encode_into = Encoder().encode_into
         self._buffers: List[bytearray] = []  # to encode into: growing one result from nothing costs more than a copy
@@ -294,7 +301,7 @@ class Publisher:
             raise ValueError(f"sources, configuration and families take more than {DESCRIPTION_BYTES} bytes")
         self._not_gauges = {family.name for family in self._families if family.type != "gauge"}
         self._description = description
-        self._indexes = {i: i for i in range(len(self._sources))}
+        self._indexes = _Indexes((i, i) for i in range(len(self._sources)))
         if self._link:
             self._link.hello_due = True
             self._link.wake()

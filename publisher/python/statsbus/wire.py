@@ -119,8 +119,17 @@ def endpoints(engines: Optional[str], replay: Optional[str]) -> Tuple[str, str]:
     """Both endpoints, from arguments, environment, and the rule that replay is the neighbour of engines."""
     engines = engines or os.environ.get("STATSBUS_ENGINES")
     if not engines:
-        raise ValueError("no endpoint to publish to: give engines=, or set STATSBUS_ENGINES")
-    return engines, replay or os.environ.get("STATSBUS_REPLAY") or _neighbour(engines)
+        raise ValueError("no endpoint to publish to: give engines= (the flag --engines), or set STATSBUS_ENGINES")
+    _check_endpoint(engines)
+    replay = replay or os.environ.get("STATSBUS_REPLAY")
+    if replay:
+        _check_endpoint(replay)
+    return engines, replay or _neighbour(engines)
+
+
+def _check_endpoint(endpoint: str) -> None:
+    if not endpoint.startswith(("ipc://", "tcp://")):
+        raise ValueError(f"{endpoint!r} is no endpoint: it starts with neither ipc:// nor tcp://")
 
 
 def _neighbour(engines: str) -> str:
@@ -133,4 +142,4 @@ def _neighbour(engines: str) -> str:
         host, _, port = address.rpartition(":")
         if host and port.isdigit() and int(port) < 65535:
             return f"tcp://{host}:{int(port) + 1}"
-    raise ValueError(f"no replay endpoint follows from {engines!r}: give replay=, or set STATSBUS_REPLAY")
+    raise ValueError(f"no replay endpoint follows from {engines!r}: give replay= (--replay), or set STATSBUS_REPLAY")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import pathlib
+import subprocess
+import sys
 import time
 
 import pytest
@@ -43,3 +46,15 @@ def test_recording_256_latencies_costs_a_fraction_of_observing_them(publish):
             histogram.observe(latency)
 
     assert best_of(5, 1000, lambda: publisher.step(0, scheduler, iteration)) < best_of(5, 20, observe) / 25
+
+
+def test_a_clone_beside_a_script_does_not_hide_the_package(tmp_path):
+    """A folder called statsbus without an __init__.py, such as the repository, is importable to Python."""
+    script = tmp_path / "script.py"
+    script.write_text("from statsbus import Publisher")
+    command = [sys.executable, str(script)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if subprocess.run(command, env=env, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the package is not installed here")
+    (tmp_path / "statsbus").mkdir()
+    assert subprocess.run(command, env=env, check=False).returncode == 0

@@ -216,7 +216,7 @@ def test_an_idle_publisher_costs_next_to_nothing(agent, publish):
 
 
 def test_an_endpoint_that_cannot_be_is_no_fault_of_the_engine(caplog):
-    publisher = Publisher([{}], engines="ipc:///nowhere/" + "x" * 200, replay="nonsense://")
+    publisher = Publisher([{}], engines="ipc:///nowhere/" + "x" * 200, replay="tcp://")
     for _ in range(10):
         publisher.step(0, None, STEP)
     deadline = time.monotonic() + 5
@@ -488,3 +488,19 @@ def test_a_forked_child_that_records_nothing_ends_quietly(healing_agent, folder)
     code, _, err = end_of(healing_agent, process)
     assert (code, err) == (0, "")
     assert len({m.publisher for m in healing_agent.messages}) == 1
+
+
+# ---- what is named wrongly
+
+
+@pytest.mark.parametrize("endpoints", [{"engines": "/tmp/x"}, {"engines": "/tmp/x", "replay": "ipc:///y"}, {"engines": "ipc:///tmp/engines", "replay": "/tmp/x"}])
+def test_a_path_without_a_scheme_is_no_endpoint(endpoints):
+    with pytest.raises(ValueError, match="'/tmp/x' is no endpoint: it starts with neither ipc:// nor tcp://"):
+        Publisher([{}], **endpoints)
+
+
+def test_a_source_that_there_is_not_is_named(publish, caplog):
+    publisher = publish([{}, {}])
+    publisher.observe(2, [("a", None, 1)])
+    assert publisher.counts()["faults"] == 1
+    assert "there is no source 2: this publisher has 2, counted from 0" in caplog.text

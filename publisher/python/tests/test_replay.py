@@ -291,3 +291,35 @@ def test_inspect_counts_the_entries():
     command = [sys.executable, "-m", "statsbus", "inspect", str(PLAIN)]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert [line.split()[:2] for line in out.splitlines()][:2] == [["1324", "record"], ["16", "admission"]]
+
+
+def run_main(*arguments):
+    command = [sys.executable, "-m", "statsbus", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_inspect_lists_the_fields_with_examples():
+    done = run_main("inspect", "--fields", PLAIN)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert int(found["step.scheduler_stats.prefix_cache_stats.queries"]) > 0
+    assert float(found["step.iteration_stats.inter_token_latencies_iter[]"]) > 0
+    assert float(found["step.iteration_stats.finished_requests[].e2e_latency"]) > 0
+    assert found["step.scheduler_stats.perf_stats"] == "None"
+    assert {"event.sleep.sleep", "event.admission.reason"} < set(found)
+    assert "step.scheduler_stats" not in found and "step.iteration_stats.finished_requests" not in found
+
+
+def test_inspect_names_what_it_cannot_read():
+    for flags in [], ["--fields"]:
+        done = run_main("inspect", *flags, "/nowhere/stream.bin")
+        assert done.returncode == 1 and "/nowhere/stream.bin cannot be read" in done.stderr
+
+
+def test_the_version_is_told():
+    assert run_main("--version").stdout == "statsbus 0.1.0\n"
+
+
+def test_a_replay_that_was_not_told_where_to_publish_names_flag_and_variable():
+    done = run_main("replay", PLAIN)
+    assert done.returncode == 1 and "--engines" in done.stderr and "STATSBUS_ENGINES" in done.stderr

@@ -406,6 +406,21 @@ static void admission_rejections_belong_to_the_front_end(void **state)
     rig_release(&rig);
 }
 
+static void a_gauge_survives_the_four_billionth_snapshot(void **state)
+{
+    (void) state;
+    struct rig rig;
+    rig_init(&rig, ROOTS "  g: {type: gauge, semantic: state_gauge, help: h, from: s.n}\n", "");
+    rig_step(&rig, "{s: {n: 4}}");
+    struct agent_contribution *to = agent_binding_contribution(rig.engine);
+    to->inputs[to->gauges[0].input].generation = UINT32_MAX;
+    rig_step(&rig, "{s: {n: 5}}");
+    assert_string_equal(rig_show(&rig, rig.engine, "g"), "5");
+    rig_step(&rig, "{s: {}}");
+    assert_string_equal(rig_show(&rig, rig.engine, "g"), "");
+    rig_release(&rig);
+}
+
 static void info_is_a_gauge_of_one_with_its_content_as_labels(void **state)
 {
     (void) state;
@@ -438,7 +453,9 @@ static void observations_feed_families_by_name(void **state)
     assert_string_equal(rig_show(&rig, rig.front_end, "q"), "1");
     assert_int_equal(rig_refused(&rig, "x_total"), 2);
     assert_int_equal(rig_refused(&rig, "z"), 1);
-    assert_true(agent_ledger_counters(rig.ledger)->unknown_families > 0);
+    assert_int_equal(agent_ledger_counters(rig.ledger)->unknown_families, 2); /* nobody, and 7 */
+    rig_apply_as(&rig, AGENT_RECORD_OBS, "[[nobody, {}, 1], 7, [x_total, {}]]", AGENT_APPLY_GAUGES);
+    assert_int_equal(agent_ledger_counters(rig.ledger)->unknown_families, 2); /* counted when they came */
 
     /* The next record's observations of a gauge family replace all of it, and nothing else. */
     rig_apply_as(&rig, AGENT_RECORD_OBS, "[[z, {k: b}, 5]]", AGENT_APPLY_ALL);
@@ -563,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_source_that_is_not_live_shows_no_gauge),
         cmocka_unit_test(the_sleep_state_is_one_of_three),
         cmocka_unit_test(admission_rejections_belong_to_the_front_end),
+        cmocka_unit_test(a_gauge_survives_the_four_billionth_snapshot),
         cmocka_unit_test(info_is_a_gauge_of_one_with_its_content_as_labels),
         cmocka_unit_test(observations_feed_families_by_name),
         cmocka_unit_test(sources_get_what_the_agent_counts_about_them),

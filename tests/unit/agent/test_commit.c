@@ -93,6 +93,21 @@ static void counters_are_released_once_the_mark_is_echoed(void **state)
     assert_true(agent_commit_is_settled(&office->commit));
 }
 
+static void another_period_holds_from_now_on(void **state)
+{
+    struct office *office = *state;
+    bus_hello(&office->bus, 'a', 1, BUS_SOURCE);
+    bus_steps(&office->bus, AGENT_STATS, 'a', 1, 3);
+    agent_commit_set_period(&office->commit, 60000, office->bus.now_ms);
+    assert_true(tick(office, 0)); /* what is due stays due */
+    bus_mark(&office->bus, 'a', 4, ours, 3);
+    bus_steps(&office->bus, AGENT_STATS, 'a', 4, 5);
+    assert_false(tick(office, 2000));
+    agent_commit_set_period(&office->commit, 500, office->bus.now_ms);
+    assert_false(tick(office, 499));
+    assert_true(tick(office, 1));
+}
+
 static void no_commit_starts_while_a_release_is_pending_and_a_second_is_the_longest_wait(void **state)
 {
     struct office *office = *state;
@@ -102,10 +117,31 @@ static void no_commit_starts_while_a_release_is_pending_and_a_second_is_the_long
     bus_steps(&office->bus, AGENT_STATS, 'a', 4, 5);
     assert_false(tick(office, 999));
     assert_int_equal(office->n_writes, 1);
-    assert_true(tick(office, 1)); /* given up, and the next one at once */
+    assert_false(tick(office, 1)); /* given up */
+    assert_true(office->commit.is_released);
+    assert_true(tick(office, AGENT_RELEASED_MIN_MS));
     assert_int_equal(office->n_writes, 2);
     assert_int_equal(office->bus.counters.marks_missed, 1);
     assert_int_equal(office->commit.released, 2); /* the silent one isn't waited for again */
+}
+
+static void what_is_released_may_leave_for_a_while_however_long_the_marks_took(void **state)
+{
+    struct office *office = *state;
+    struct bus *bus = &office->bus;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    for (uint64_t i = 1; i <= 5; i++) {
+        bus_steps(bus, AGENT_STATS, 'a', i, i);
+        assert_true(tick(office, AGENT_RELEASED_MIN_MS));
+        bus->now_ms += 990; /* of a period of 1000 */
+        bus_mark(bus, 'a', i + 1, ours, i);
+        bus_steps(bus, AGENT_STATS, 'a', i + 1, i + 1);
+        assert_false(tick(office, 20));
+        assert_true(office->commit.is_released);
+        assert_int_equal(office->commit.released, i);
+        assert_false(tick(office, AGENT_RELEASED_MIN_MS - 1));
+        assert_true(office->commit.is_released);
+    }
 }
 
 static void nothing_is_written_when_nothing_has_changed(void **state)
@@ -182,9 +218,9 @@ static void what_a_dead_publisher_owed_is_still_owed_after_a_restart(void **stat
     bus_hello(bus, 'a', 31, BUS_SOURCE);
     assert_true(tick(office, 0));
     restart(office);
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     for (int i = 0; i < 3602; i++)
-        agent_publishers_sweep(bus->publishers, bus->now_ms += 1000);
+        agent_publishers_sweep(bus->publishers, true, bus->now_ms += 1000);
     assert_int_equal(bus->counters.records_lost, 30);
 }
 
@@ -278,7 +314,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_office, close_office)
     const struct CMUnitTest tests[] = {
         TEST(counters_are_released_once_the_mark_is_echoed),
+        TEST(another_period_holds_from_now_on),
         TEST(no_commit_starts_while_a_release_is_pending_and_a_second_is_the_longest_wait),
+        TEST(what_is_released_may_leave_for_a_while_however_long_the_marks_took),
         TEST(nothing_is_written_when_nothing_has_changed),
         TEST(a_failed_write_is_tried_again_and_releases_nothing),
         TEST(a_killed_agent_carries_on_from_the_commit),

@@ -154,6 +154,74 @@ static void a_forgotten_contribution_leaves_its_place(void **state)
     rig_release(&rig);
 }
 
+static uint32_t series_of(struct rig *rig, uint32_t family, uint32_t number)
+{
+    char value[16];
+    const int len = snprintf(value, sizeof value, "v%u", number);
+    struct sb_label_draft draft;
+    sb_label_draft_clear(&draft);
+    assert_int_equal(sb_label_draft_set(&draft, "k", 1, value, (size_t) len, NULL, NULL), SB_OK);
+    return agent_ledger_series_of(rig->ledger, agent_binding_contribution(rig->engine), family, &draft);
+}
+
+static void when_the_cells_are_used_up_label_sets_are_folded_and_rows_grew_by_doubling(void **state)
+{
+    (void) state;
+    struct rig rig;
+    struct sb_err err;
+    double upper[SB_BOUNDS_MAX];
+    for (size_t i = 0; i < SB_BOUNDS_MAX; i++)
+        upper[i] = (double) i;
+    rig_init(&rig, catalog, "");
+    struct sb_bounds *bounds = sb_bounds_new(upper, SB_BOUNDS_MAX, &err);
+    const struct agent_family_spec spec = {.name = "wide", .type = SB_HISTOGRAM};
+    const uint32_t family = agent_ledger_family(rig.ledger, &spec, &bounds, &err);
+    const struct agent_contribution *to = agent_binding_contribution(rig.engine);
+    uint32_t moves = 0, number = 0, index = 0;
+    const char *text = "";
+    for (; number < AGENT_SERIES_OF_SOURCE_MAX && strcmp(text, "k=\"_overflow\"") != 0; number++) {
+        const double *before = to->live;
+        const uint32_t cap = to->cap_cells;
+        index = series_of(&rig, family, number);
+        assert_int_not_equal(index, AGENT_NONE);
+        moves += before != to->live || cap != to->cap_cells;
+        text = agent_ledger_series_at(rig.ledger, index)->labels->text;
+    }
+    assert_string_equal(text, "k=\"_overflow\"");
+    assert_true(to->n_cells > AGENT_CELLS_MAX - AGENT_OVERFLOW_CELLS - SB_BOUNDS_MAX);
+    assert_in_range(moves, 1, 20);
+    assert_int_equal(series_of(&rig, family, number), index);
+    assert_int_equal(agent_ledger_counters(rig.ledger)->overflows, 2);
+    rig_release(&rig);
+}
+
+static void a_save_holds_the_cells_of_a_contributions_own_series_alone(void **state)
+{
+    (void) state;
+    struct rig rig;
+    struct sb_err err;
+    struct sb_buf before, after;
+    sb_buf_init(&before, 1 << 20);
+    sb_buf_init(&after, 1 << 20);
+    rig_init(&rig, catalog, "");
+    for (uint32_t i = 0; i < 1000; i++)
+        (void) series_of(&rig, 0, i);
+    save(&rig, &before);
+    const struct agent_contribution *engine = agent_binding_contribution(rig.engine);
+    struct agent_contribution *made =
+        agent_ledger_contribution(rig.ledger, false, engine->source, engine->identity, 99, NULL, &err);
+    struct sb_label_draft draft;
+    sb_label_draft_clear(&draft);
+    assert_int_equal(sb_label_draft_set(&draft, "k", 1, "last", 4, NULL, NULL), SB_OK);
+    assert_int_not_equal(agent_ledger_series_of(rig.ledger, made, 0, &draft), AGENT_NONE);
+    assert_true(made->n_cells > 1000);
+    save(&rig, &after);
+    assert_true(after.len - before.len < 500);
+    sb_buf_release(&before);
+    sb_buf_release(&after);
+    rig_release(&rig);
+}
+
 static void families_of_one_name_and_other_bounds_are_apart(void **state)
 {
     (void) state;
@@ -187,6 +255,8 @@ int main(void)
         cmocka_unit_test(changed_bytes_never_crash_a_load),
         cmocka_unit_test(what_came_after_staging_is_not_in_the_save),
         cmocka_unit_test(a_forgotten_contribution_leaves_its_place),
+        cmocka_unit_test(when_the_cells_are_used_up_label_sets_are_folded_and_rows_grew_by_doubling),
+        cmocka_unit_test(a_save_holds_the_cells_of_a_contributions_own_series_alone),
         cmocka_unit_test(families_of_one_name_and_other_bounds_are_apart),
     };
     return cmocka_run_group_tests_name("ledger", tests, NULL, NULL);

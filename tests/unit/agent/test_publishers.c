@@ -143,6 +143,14 @@ static void a_mark_of_ours_that_holds_more_than_the_state_is_a_rollback(void **s
     assert_true(bus_counter(bus, "i-1", "n_total") == 12); /* 11 to 20 were counted in the commit that is gone */
 }
 
+static void a_mark_of_ours_from_one_that_the_state_never_met_is_a_rollback(void **state)
+{
+    struct bus *bus = *state;
+    const uint64_t mark[] = {1, 20};
+    assert_int_equal(bus_hello_marked(bus, 'a', 21, BUS_SOURCE, "", ours, mark, 2), AGENT_ACCEPTED);
+    assert_int_equal(bus->n_rolled_back, 1);
+}
+
 static void records_of_strangers_stay_a_gap_and_their_hello_is_asked_once_a_second(void **state)
 {
     struct bus *bus = *state;
@@ -217,6 +225,60 @@ static void numbers_that_were_never_given_are_asked_for_slowly(void **state)
     assert_string_equal(bus_sent(bus), "a ask 4097 8192");
 }
 
+static void one_impossible_number_hides_no_hole_for_longer_than_to_the_next_beat(void **state)
+{
+    struct bus *bus = *state;
+    uint32_t all, live;
+    uint64_t missing;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 5);
+    bus_steps(bus, AGENT_STATS, 'a', 1ULL << 40, 1ULL << 40);
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 6 4101");
+    bus_end(bus, 'a', 1, 6, 4101);
+    bus_steps(bus, AGENT_STATS, 'a', 9, 10);
+    bus_beat(bus, 'a', 11, "0", "");
+    agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
+    assert_int_equal(missing, 3);
+    bus_wait(bus, 1100);
+    assert_string_equal(bus_sent(bus), "a ask 6 8");
+    bus_steps(bus, AGENT_REPLAY, 'a', 6, 8);
+    bus_end(bus, 'a', 1, 6, 8);
+    bus_wait(bus, 5000);
+    assert_string_equal(bus_sent(bus), "");
+    assert_true(bus_counter(bus, "i-1", "n_total") == 11);
+    agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
+    assert_int_equal(missing, 0);
+    bus->now_ms += 3600 * 1000 + 1;
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
+    assert_int_equal(bus->counters.publishers_dropped, 1);
+    assert_int_equal(bus->counters.records_lost, 0);
+}
+
+static void holes_before_an_endless_one_are_asked_for_in_between(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 5);
+    bus_beat(bus, 'a', 1ULL << 40, "0", ""); /* and every beat says so */
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 6 4101");
+    bus_end(bus, 'a', 1, 6, 4101);
+    bus_steps(bus, AGENT_STATS, 'a', 8, 10); /* 6 and 7 were lost */
+    bool is_asked = false;
+    for (int i = 0; i < 4 && !is_asked; i++) {
+        bus_wait(bus, 1100);
+        unsigned long long from, to;
+        assert_int_equal(sscanf(bus_sent(bus), "a ask %llu %llu", &from, &to), 2);
+        is_asked = from == 6 && to == 7;
+        if (is_asked)
+            bus_steps(bus, AGENT_REPLAY, 'a', 6, 7);
+        bus_end(bus, 'a', 1, from, to);
+    }
+    assert_true(is_asked);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 10);
+}
+
 static void a_poison_answer_counts_as_lost_and_is_not_asked_for_ever(void **state)
 {
     struct bus *bus = *state;
@@ -262,8 +324,15 @@ static void more_gaps_than_ranges_stay_gaps_until_one_closes(void **state)
 static void a_repeated_hello_compiles_nothing(void **state)
 {
     struct bus *bus = *state;
-    for (int i = 0; i < 100; i++)
+    struct agent_introduction met;
+    assert_false(agent_publishers_take_introduction(bus->publishers, &met));
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    assert_true(agent_publishers_take_introduction(bus->publishers, &met));
+    assert_string_equal(met.publisher, bus_id('a'));
+    assert_string_equal(met.engine, "v");
+    for (int i = 1; i < 100; i++)
         bus_hello(bus, 'a', 1, BUS_SOURCE);
+    assert_false(agent_publishers_take_introduction(bus->publishers, &met)); /* once */
     assert_int_equal(bus->counters.plans, 1);
     assert_int_equal(bus->counters.hellos, 100);
     bus_steps(bus, AGENT_STATS, 'a', 1, 3);
@@ -357,13 +426,14 @@ static void a_publisher_that_is_gone_leaves_and_what_it_owed_is_lost(void **stat
     agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
     assert_int_equal(missing, 5);
     bus->now_ms += AGENT_ENDED_LINGER_MS + 1;
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     agent_publishers_count(bus->publishers, bus->now_ms, &all, &live, &missing);
     assert_int_equal(all, 0);
     assert_int_equal(bus->counters.records_lost, 5);
     const uint64_t mark[] = {1, 3};
     assert_int_equal(bus_hello_marked(bus, 'a', 9, BUS_SOURCE, "", ours, mark, 2), AGENT_ACCEPTED);
     bus_steps(bus, AGENT_STATS, 'a', 1, 3); /* should it come back after all, its mark says what was counted */
+    assert_int_equal(bus->n_rolled_back, 0);
     assert_true(bus_counter(bus, "i-1", "n_total") == 3);
     assert_int_equal(bus->n_rolled_back, 0);
 }
@@ -409,10 +479,13 @@ int main(void)
         TEST(the_first_agent_counts_what_the_ring_holds_and_reports_the_rest_as_lost),
         TEST(an_agent_whose_state_is_gone_starts_after_the_mark),
         TEST(a_mark_of_ours_that_holds_more_than_the_state_is_a_rollback),
+        TEST(a_mark_of_ours_from_one_that_the_state_never_met_is_a_rollback),
         TEST(records_of_strangers_stay_a_gap_and_their_hello_is_asked_once_a_second),
         TEST(records_of_unknown_sources_wait_for_a_hello_that_names_them),
         TEST(a_hole_that_cant_be_healed_is_asked_slowly_and_keeps_no_other_waiting),
         TEST(numbers_that_were_never_given_are_asked_for_slowly),
+        TEST(one_impossible_number_hides_no_hole_for_longer_than_to_the_next_beat),
+        TEST(holes_before_an_endless_one_are_asked_for_in_between),
         TEST(a_poison_answer_counts_as_lost_and_is_not_asked_for_ever),
         TEST(a_poison_message_on_the_stats_socket_stays_a_gap),
         TEST(more_gaps_than_ranges_stay_gaps_until_one_closes),

@@ -72,7 +72,7 @@ static void two_servers_of_one_engine_add_their_counts_and_share_their_gauges(vo
     for (int i = 0; i < 30; i++) { /* a has died, b lives */
         bus_wait(bus, 1000);
         bus_beat(bus, 'b', 6, "0", "");
-        agent_publishers_sweep(bus->publishers, bus->now_ms);
+        agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     }
     assert_true(bus_contribution(bus, "i-1")->is_live);
     assert_true(bus_shown(bus, "i-1", "running") == 11);
@@ -86,11 +86,11 @@ static void a_silent_source_loses_its_gauges_and_keeps_its_counters(void **state
     step(bus, 'a', 4, 2.0, 10);
     for (int i = 0; i < 15; i++) {
         bus_wait(bus, 1000);
-        agent_publishers_sweep(bus->publishers, bus->now_ms);
+        agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     }
     assert_true(bus_shown(bus, "i-1", "running") == 10);
     bus_wait(bus, 1000);
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     assert_true(bus_shown(bus, "i-1", "running") == -1);
     assert_false(bus_contribution(bus, "i-1")->is_live);
     assert_false(bus_contribution(bus, "i-1")->is_ended);
@@ -104,9 +104,60 @@ static void time_in_which_the_agent_stood_still_is_held_against_nobody(void **st
 {
     struct bus *bus = *state;
     bus_hello(bus, 'a', 1, BUS_SOURCE);
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     bus->now_ms += 600 * 1000;
-    agent_publishers_sweep(bus->publishers, bus->now_ms);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+}
+
+static void undrained_sockets_postpone_a_judgement_and_dont_prevent_it(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    agent_publishers_sweep(bus->publishers, true, bus->now_ms);
+    for (int i = 0; i <= 16; i++)
+        agent_publishers_sweep(bus->publishers, i < 10, bus->now_ms += 1000);
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+    for (int i = 0; i < AGENT_SWEEPS_POSTPONED_MAX; i++)
+        agent_publishers_sweep(bus->publishers, false, bus->now_ms += 1000);
+    assert_false(bus_contribution(bus, "i-1")->is_live);
+}
+
+/* The state knows that it has ended; a hello names it all the same. */
+static void a_hello_wakes_no_source_that_has_ended(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    step(bus, 'a', 1, 2.0, 10);
+    bus_beat(bus, 'a', 2, "", "0");
+    bus_hello(bus, 'b', 1, BUS_SOURCE ", {index: 1, instance_id: i-2}"); /* as one that is met anew */
+    bus_wait(bus, 1100);
+    assert_false(bus_contribution(bus, "i-1")->is_live);
+    assert_true(bus_contribution(bus, "i-2")->is_live);
+    bus_beat(bus, 'b', 1, "0, 1", "");
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+}
+
+static void what_was_released_is_bound_again_when_it_comes_back(void **state)
+{
+    struct bus *bus = *state;
+    const char *two = BUS_SOURCE ", {index: 1, service_name: s, instance_id: i-2, dp_rank: \"1\"}";
+    bus_hello(bus, 'a', 1, two);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 2);
+    bus_beat(bus, 'a', 3, "1", "0");
+    const struct agent_contribution *ended = bus_contribution(bus, "i-1");
+    assert_true(agent_publishers_release(bus->publishers, ended));
+    agent_ledger_forget(bus->ledger, ended->index);
+    bus_hello(bus, 'a', 3, two);
+    assert_null(bus_contribution(bus, "i-1")); /* nothing asks for it */
+    (void) bus_sent(bus);
+    bus_steps(bus, AGENT_STATS, 'a', 3, 4);
+    assert_string_equal(bus_sent(bus), "a hello");
+    bus_hello(bus, 'a', 5, two);
+    bus_steps(bus, AGENT_REPLAY, 'a', 3, 4);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 2);
+    assert_false(bus_contribution(bus, "i-1")->is_live); /* late records wake nobody */
+    bus_beat(bus, 'a', 5, "0, 1", "");
     assert_true(bus_contribution(bus, "i-1")->is_live);
 }
 
@@ -165,7 +216,7 @@ static void an_engine_that_was_killed_ends_when_its_successor_lives(void **state
                   "{index: 0, service_name: s, model_name: m, job_name: j, instance_id: i-2, dp_rank: \"0\"}");
         bus_beat(bus, 'b', 1, "0", "");
         bus_wait(bus, 1000);
-        agent_publishers_sweep(bus->publishers, bus->now_ms);
+        agent_publishers_sweep(bus->publishers, true, bus->now_ms);
     }
     assert_true(bus_contribution(bus, "i-1")->is_ended);
     assert_true(bus_contribution(bus, "i-2")->is_live);
@@ -195,6 +246,9 @@ int main(void)
         TEST(two_servers_of_one_engine_add_their_counts_and_share_their_gauges),
         TEST(a_silent_source_loses_its_gauges_and_keeps_its_counters),
         TEST(time_in_which_the_agent_stood_still_is_held_against_nobody),
+        TEST(undrained_sockets_postpone_a_judgement_and_dont_prevent_it),
+        TEST(a_hello_wakes_no_source_that_has_ended),
+        TEST(what_was_released_is_bound_again_when_it_comes_back),
         TEST(a_final_beat_ends_a_source_at_once),
         TEST(a_late_record_is_counted_and_wakes_nobody_and_a_new_life_goes_on),
         TEST(a_final_beat_ends_nothing_that_another_server_still_serves),

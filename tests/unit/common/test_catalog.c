@@ -53,7 +53,10 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:3: a feed without any field never has a sample"},
         {"version: 1\nroots: {s: step.s}\nfamilies:\n  x:\n    type: gauge\n    help: h\n    from: \"s.a +\"\n",
          "a.yaml:7: 's.a +' lacks a field at ''"},
-        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, semantic: odd}\n", "a.yaml:3: 'odd' is not a semantic"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, semantic: odd}\n",
+         "a.yaml:3: 'odd' is not a semantic; a gauge has: counter, throughput_counter, ratio_numerator, "
+         "ratio_denominator, state_gauge, queue_gauge, "
+         "cache_metric, resource_utilization_gauge, hotspot_resource_gauge, occupancy_metric, metadata_gauge"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, semantic: sla_metric}\n",
          "a.yaml:3: semantic 'sla_metric' does not go with a gauge"},
         {"version: 1\nfamilies:\n  x: {type: histogram, help: h}\n",
@@ -64,6 +67,9 @@ static void errors_say_file_line_and_reason(void **state)
         {"version: 1\nbucket_sets:\n  b: [1, 3, 2]\n",
          "a.yaml:3: bucket set 'b': bound 2 (2) is not above the one before (3)"},
         {"version: 1\nbucket_sets:\n  b: [1, x]\n", "a.yaml:3: 'x' is not a number"},
+        {"version: 1\nroots: {s: step.s}\nfamilies:\n  x: {type: gauge, help: h, from: {each: \"s.l[]\", value: n, "
+         "nonzero: yes}}\n",
+         "a.yaml:4: 'nonzero' is neither true nor false"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h}\n  x_count: {type: gauge, help: h}\n  x: {type: gauge, "
          "help: h}\n",
          "a.yaml:5: 'x' is there already (a.yaml:3)"},

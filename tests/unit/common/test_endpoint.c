@@ -129,7 +129,9 @@ static void endpoints_that_are_none_are_refused(void **state)
         {"ipc://", SB_FORMAT},
         {"tcp://", SB_FORMAT},
         {longest, SB_FORMAT},
-        {"tcp://127.0.0.1:port", SB_IO},
+        {"tcp://127.0.0.1:port", SB_FORMAT},
+        {"tcp://127.0.0.1", SB_FORMAT},
+        {"tcp://no.such.interface:5", SB_IO},
         {"ipc:///no/such/dir/x", SB_IO},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {

@@ -133,6 +133,25 @@ static void level_names(void **state)
     assert_string_equal(err.text, "'loud' is not debug, info, warn or error");
 }
 
+/* Would hang if it waited. */
+static void a_full_pipe_costs_lines_and_no_time(void **state)
+{
+    (void) state;
+    char out[1 << 12];
+    const uint64_t before = sb_log_dropped();
+    sb_log_init("statsbus-test", SB_LOG_INFO);
+    start();
+    for (int i = 0; i < 5000; i++)
+        sb_log(SB_LOG_INFO, "one of many", "text=%0100d", i);
+    assert_true(sb_log_dropped() - before > 1000);
+    stop(out, sizeof out);
+    const uint64_t then = sb_log_dropped();
+    start();
+    sb_log(SB_LOG_INFO, "heard again", "n=%d", 1);
+    assert_true(stop(out, sizeof out) > 0);
+    assert_int_equal(sb_log_dropped(), then);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +159,7 @@ int main(void)
         cmocka_unit_test(levels_below_the_least_are_silent),
         cmocka_unit_test(values_cannot_end_the_line_or_their_quotes),
         cmocka_unit_test(a_long_line_is_cut_and_still_one_line),
+        cmocka_unit_test(a_full_pipe_costs_lines_and_no_time),
         cmocka_unit_test(level_names),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -40,7 +40,6 @@ static void what_touches_or_overlaps_becomes_one(void **state)
     assert_true(sb_ranges_add(&ranges, 40, 40));
     assert_true(sb_ranges_add(&ranges, 15, 50));
     EXPECT(&ranges, {1, 50});
-    assert_int_equal(sb_ranges_max(&ranges), 50);
     assert_int_equal(sb_ranges_total(&ranges), 50);
 }
 
@@ -49,7 +48,6 @@ static void the_ends_of_the_numbers_are_numbers(void **state)
     (void) state;
     SB_OWN(sb_ranges_release) struct sb_ranges ranges;
     sb_ranges_init(&ranges);
-    assert_true(sb_ranges_can_add(&ranges, UINT64_MAX));
     assert_true(sb_ranges_add(&ranges, UINT64_MAX, UINT64_MAX));
     assert_true(sb_ranges_add(&ranges, 0, 0));
     EXPECT(&ranges, {0, 0}, {UINT64_MAX, UINT64_MAX});
@@ -75,7 +73,6 @@ static void it_equals_a_bitmap(void **state)
             const uint64_t from = 1 + (seed >> 33) % N;
             uint64_t to = from + (seed >> 20) % (step % 10 == 0 ? 40 : 3);
             to = to > N ? N : to;
-            assert_true(sb_ranges_can_add(&ranges, from));
             assert_true(sb_ranges_add(&ranges, from, to));
             uint64_t total = 0;
             for (uint64_t i = 1; i <= N; i++) {
@@ -87,15 +84,15 @@ static void it_equals_a_bitmap(void **state)
             for (size_t i = 1; i < ranges.n; i++)
                 assert_true(ranges.at[i - 1].to + 1 < ranges.at[i].from);
 
-            const uint64_t last = 1 + (seed >> 40) % N;
-            uint64_t hole_from = 1;
+            const uint64_t last = 1 + (seed >> 40) % N, first = 1 + (seed >> 45) % N;
+            uint64_t hole_from = first;
             while (hole_from <= last && has[hole_from])
                 hole_from++;
             uint64_t hole_to = hole_from;
             while (hole_to < last && !has[hole_to + 1])
                 hole_to++;
             struct sb_range hole;
-            assert_int_equal(sb_ranges_first_hole(&ranges, last, &hole), hole_from <= last);
+            assert_int_equal(sb_ranges_first_hole(&ranges, first, last, &hole), hole_from <= last);
             if (hole_from <= last) {
                 assert_int_equal(hole.from, hole_from);
                 assert_int_equal(hole.to, hole_to);
@@ -109,11 +106,10 @@ static void an_empty_set_is_one_hole(void **state)
     (void) state;
     const struct sb_ranges ranges = {0};
     struct sb_range hole;
-    assert_false(sb_ranges_first_hole(&ranges, 0, &hole));
-    assert_true(sb_ranges_first_hole(&ranges, 9, &hole));
+    assert_false(sb_ranges_first_hole(&ranges, 1, 0, &hole));
+    assert_true(sb_ranges_first_hole(&ranges, 1, 9, &hole));
     assert_int_equal(hole.from, 1);
     assert_int_equal(hole.to, 9);
-    assert_int_equal(sb_ranges_max(&ranges), 0);
     assert_int_equal(sb_ranges_total(&ranges), 0);
     assert_false(sb_ranges_has(&ranges, 1));
 }
@@ -123,10 +119,8 @@ static void over_the_limit_only_what_joins_is_taken(void **state)
     (void) state;
     SB_OWN(sb_ranges_release) struct sb_ranges ranges;
     sb_ranges_init(&ranges);
-    for (uint64_t i = 0; i < SB_RANGES_MAX; i++) {
-        assert_true(sb_ranges_can_add(&ranges, 10 + 3 * i));
+    for (uint64_t i = 0; i < SB_RANGES_MAX; i++)
         assert_true(sb_ranges_add(&ranges, 10 + 3 * i, 10 + 3 * i));
-    }
     const uint64_t last = 10 + 3 * (SB_RANGES_MAX - 1);
     static const struct {
         uint64_t number; /* counted from last + 0 */
@@ -134,13 +128,11 @@ static void over_the_limit_only_what_joins_is_taken(void **state)
     } cases[] = {{2, false}, {100, false}, {1, true}, {0, true}, {(uint64_t) -1, true}};
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
         const uint64_t number = last + cases[i].number;
-        assert_int_equal(sb_ranges_can_add(&ranges, number), cases[i].joins);
         if (!cases[i].joins) {
             assert_false(sb_ranges_add(&ranges, number, number));
             assert_int_equal(ranges.n, SB_RANGES_MAX);
         }
     }
-    assert_false(sb_ranges_can_add(&ranges, 1));
     assert_false(sb_ranges_add(&ranges, 1, 8));
     assert_true(sb_ranges_add(&ranges, 1, 9));
     assert_true(sb_ranges_add(&ranges, 1, last));
@@ -152,7 +144,6 @@ static void ranges_travel_as_a_flat_array(void **state)
     (void) state;
     SB_OWN(sb_ranges_release) struct sb_ranges ranges = {0};
     SB_OWN(sb_ranges_release) struct sb_ranges got = {0};
-    SB_OWN(sb_ranges_release) struct sb_ranges copy = {0};
     SB_OWN(sb_buf_release) struct sb_buf buf;
     sb_buf_init(&buf, 1 << 20);
     for (uint64_t i = 0; i <= SB_RANGES_MAX; i++) {
@@ -161,15 +152,12 @@ static void ranges_travel_as_a_flat_array(void **state)
         struct sb_mp mp = sb_mp_over(buf.data, buf.len);
         assert_int_equal(sb_ranges_read(&got, &mp, NULL), SB_OK);
         assert_ptr_equal(mp.at, mp.end);
-        assert_true(sb_ranges_equal(&got, &ranges));
-        assert_int_equal(sb_ranges_copy(&copy, &ranges), SB_OK);
-        assert_true(sb_ranges_equal(&copy, &ranges));
-        if (i < SB_RANGES_MAX) {
+        assert_int_equal(got.n, ranges.n);
+        if (i > 0)
+            assert_memory_equal(got.at, ranges.at, ranges.n * sizeof ranges.at[0]);
+        if (i < SB_RANGES_MAX)
             assert_true(sb_ranges_add(&ranges, 1 + 1000 * i, 7 + 1000 * i));
-            assert_false(sb_ranges_equal(&copy, &ranges));
-        }
     }
-    assert_true(sb_ranges_can_add(&copy, 7000000) == false);
 }
 
 static void ranges_that_are_none_are_refused_and_change_nothing(void **state)

@@ -1,66 +1,14 @@
-#include "common/settings.h"
+#include "settings_rig.h"
 
-#include <stdlib.h>
-
-#include "cmocka_all.h"
-
-struct sample {
-#define SETTING(name, kind, fallback, help) SB_FIELD_##kind name;
-#include "settings_sample.def"
-#undef SETTING
-};
-
-static const struct sb_setting settings[] = {
-#define SETTING(setting_name, setting_kind, setting_default, setting_help)                                             \
-    {.name = #setting_name,                                                                                            \
-     .kind = SB_SETTING_##setting_kind,                                                                                \
-     .fallback = setting_default,                                                                                      \
-     .help = setting_help,                                                                                             \
-     .offset = offsetof(struct sample, setting_name)},
-#include "settings_sample.def"
-#undef SETTING
-};
-
-static const struct sb_settings_spec spec = {
-    .program = "statsbus-sample",
-    .about = "Shows settings.",
-    .env_prefix = "STATSBUS_SAMPLE_",
-    .settings = settings,
-    .n = SB_COUNT(settings),
-};
-
-/* The environment of the running test: name, value, ..., NULL. */
-static const char *const *environment;
-
-/* For interfaces that are older than const and write nothing. */
-static char *unconst(const char *text)
+/* The fields that the cases are about. */
+static void check_values(const struct sample *got, const struct sample *want)
 {
-    return (char *) (uintptr_t) text;
-}
-
-static char *fake_getenv(const char *name)
-{
-    for (size_t i = 0; environment && environment[i]; i += 2) {
-        if (strcmp(environment[i], name) == 0)
-            return unconst(environment[i + 1]);
-    }
-    return NULL;
-}
-
-/* Loads with the arguments (NULL ends them); what --help and --version print lands in `printed`. */
-static enum sb_rc load(const char *const *args, struct sample *into, enum sb_settings_todo *todo, char printed[4096],
-                       struct sb_err *err)
-{
-    char *argv[16] = {unconst("statsbus-sample")};
-    int argc = 1;
-    for (; args[argc - 1]; argc++)
-        argv[argc] = unconst(args[argc - 1]);
-    memset(printed, 0, 4096);
-    FILE *out = fmemopen(printed, 4095, "w");
-    assert_non_null(out);
-    const enum sb_rc rc = sb_settings_load(&spec, argc, argv, fake_getenv, out, into, todo, err);
-    fclose(out);
-    return rc;
+    assert_string_equal(got->engines, want->engines);
+    assert_int_equal(got->commit_every, want->commit_every);
+    assert_int_equal(got->sources_max, want->sources_max);
+    assert_int_equal(got->body_max, want->body_max);
+    assert_int_equal(got->check, want->check);
+    assert_string_equal(got->node, want->node);
 }
 
 static void defaults_then_environment_then_flags(void **state)
@@ -68,37 +16,33 @@ static void defaults_then_environment_then_flags(void **state)
     (void) state;
     static const struct {
         const char *environment[8];
-        const char *args[10];
+        const char *args[ARGS_MAX - 1];
         struct sample want;
     } cases[] = {
-        {{NULL}, {NULL}, {"ipc:///run/x", 1000, 64, 1 << 20, 0, ""}},
+        {{NULL}, {NULL}, {"ipc:///run/x", 1000, 64, 1 << 20, 0, "", NULL, NULL, NULL, 0}},
         {{"STATSBUS_SAMPLE_COMMIT_EVERY", "250ms", "STATSBUS_SAMPLE_CHECK", "true", "OTHER", "x"},
          {NULL},
-         {"ipc:///run/x", 250, 64, 1 << 20, 1, ""}},
+         {"ipc:///run/x", 250, 64, 1 << 20, 1, "", NULL, NULL, NULL, 0}},
         {{"STATSBUS_SAMPLE_COMMIT_EVERY", "250ms", "STATSBUS_SAMPLE_NODE", "a"},
          {"--commit-every", "2m", "--check", "--body-max=64KiB"},
-         {"ipc:///run/x", 120000, 64, 64 << 10, 1, "a"}},
+         {"ipc:///run/x", 120000, 64, 64 << 10, 1, "a", NULL, NULL, NULL, 0}},
         {{"STATSBUS_SAMPLE_SOURCES_MAX", "bad, but overruled"},
-         {"--sources-max", "7", "--engines", "tcp://*:1", "--check=false", "--node", "n", "--node=m"},
-         {"tcp://*:1", 1000, 7, 1 << 20, 0, "m"}},
-        {{"STATSBUS_SAMPLE_CHECK", "true"}, {"--check=false", "--node="}, {"ipc:///run/x", 1000, 64, 1 << 20, 0, ""}},
+         {"--sources-max", "7", "--hubs", "tcp://a:1, ipc:///b,", "--engines", "tcp://*:1", "--check=false", "--node",
+          "n", "--node=m"},
+         {"tcp://*:1", 1000, 7, 1 << 20, 0, "m", NULL, NULL, NULL, 0}},
+        {{"STATSBUS_SAMPLE_CHECK", "true"},
+         {"--check=false", "--node="},
+         {"ipc:///run/x", 1000, 64, 1 << 20, 0, "", NULL, NULL, NULL, 0}},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
         environment = cases[i].environment;
-        struct sample got = {0};
-        enum sb_settings_todo todo = SB_SETTINGS_EXIT_OK;
-        char printed[4096];
-        struct sb_err err = {0};
-        if (load(cases[i].args, &got, &todo, printed, &err) != SB_OK)
-            fail_msg("%s", err.text);
-        assert_int_equal(todo, SB_SETTINGS_RUN);
-        assert_string_equal(got.engines, cases[i].want.engines);
-        assert_int_equal(got.commit_every, cases[i].want.commit_every);
-        assert_int_equal(got.sources_max, cases[i].want.sources_max);
-        assert_int_equal(got.body_max, cases[i].want.body_max);
-        assert_int_equal(got.check, cases[i].want.check);
-        assert_string_equal(got.node, cases[i].want.node);
-        assert_string_equal(printed, "");
+        struct settings_rig rig;
+        if (rig_load(&rig, cases[i].args) != SB_OK)
+            fail_msg("%s", rig.err.text);
+        assert_int_equal(rig.todo, SB_SETTINGS_RUN);
+        check_values(&rig.values, &cases[i].want);
+        assert_string_equal(rig.printed, "");
+        rig_drop(&rig);
     }
 }
 
@@ -121,6 +65,23 @@ static void errors_name_the_flag_or_variable(void **state)
         {{NULL}, {"-z"}, "no flag is called '-z' (--help lists them)"},
         {{NULL}, {"--node"}, "--node needs a value"},
         {{NULL}, {"--node", "n", "--engines"}, "--engines needs a value"},
+        {{NULL}, {"--commit-every", "0s"}, "--commit-every: '0s' is less than 1ms"},
+        {{NULL}, {"--commit-every", "3601s"}, "--commit-every: '3601s' is more than 1h"},
+        {{NULL}, {"--sources-max", "0"}, "--sources-max: '0' is less than 1"},
+        {{NULL}, {"--body-max", "2GiB"}, "--body-max: '2GiB' is more than 1GiB"},
+        {{NULL}, {"--engines", "udp://x"}, "--engines: 'udp://x' starts with neither ipc:// nor tcp://"},
+        {{NULL}, {"--engines", "tcp://x"}, "--engines: 'tcp://x' is not tcp://host:port"},
+        {{NULL}, {"--engines", "tcp://:80"}, "--engines: 'tcp://:80' is not tcp://host:port"},
+        {{NULL}, {"--engines", "tcp://x:65536"}, "--engines: 'tcp://x:65536' has no port from 0 to 65535, nor *"},
+        {{NULL}, {"--engines", "ipc://"}, "--engines: 'ipc://' names no address"},
+        {{NULL}, {"--hubs", "tcp://a:1, tcp://b:2, c"}, "--hubs: 'c' starts with neither ipc:// nor tcp://"},
+        {{NULL}, {"--hubs", "tcp://*:1"}, "--hubs: 'tcp://*:1' is nothing to connect to: it leaves host or port open"},
+        {{NULL}, {"--hubs", "tcp://a:0"}, "--hubs: 'tcp://a:0' is nothing to connect to: it leaves host or port open"},
+        {{NULL}, {"--http", "localhost"}, "--http: 'localhost' is not address:port or [address]:port"},
+        {{NULL}, {"--state", ""}, "--state: '' names no file"},
+        {{NULL}, {"--log-level", "loud"}, "--log-level: 'loud' is not debug, info, warn or error"},
+        {{NULL}, {"--node", "forbidden"}, "node is forbidden"},
+        {{NULL}, {"--config"}, "--config needs a value"},
         {{NULL}, {"start"}, "'start' is neither a flag nor the value of one"},
         {{NULL}, {"--", "start"}, "'start' is neither a flag nor the value of one"},
         {{NULL}, {"--node", "n", "start", "--check"}, "'start' is neither a flag nor the value of one"},
@@ -129,14 +90,12 @@ static void errors_name_the_flag_or_variable(void **state)
         const char *args[5] = {0};
         memcpy(args, cases[i].args, sizeof cases[i].args);
         environment = cases[i].environment;
-        const struct sample before = {.engines = "untouched", .commit_every = 5};
-        struct sample got = before;
-        enum sb_settings_todo todo = SB_SETTINGS_RUN;
-        char printed[4096];
-        struct sb_err err = {0};
-        assert_int_not_equal(load(args, &got, &todo, printed, &err), SB_OK);
-        assert_string_equal(err.text, cases[i].text);
-        assert_memory_equal(&got, &before, sizeof got);
+        struct settings_rig rig;
+        assert_int_not_equal(rig_load(&rig, args), SB_OK);
+        assert_string_equal(rig.err.text, cases[i].text);
+        const struct sample untouched = {0};
+        assert_memory_equal(&rig.values, &untouched, sizeof untouched);
+        rig_drop(&rig);
     }
 }
 
@@ -146,20 +105,27 @@ static void help_shows_everything_and_ends(void **state)
     static const char *const args[][3] = {{"--help"}, {"--node=x", "--help"}, {"--help", "--no-such-flag"}};
     for (size_t i = 0; i < SB_COUNT(args); i++) {
         environment = NULL;
-        struct sample got = {0};
-        enum sb_settings_todo todo = SB_SETTINGS_RUN;
-        char printed[4096];
         const char *with_end[4] = {args[i][0], args[i][1], args[i][2], NULL};
-        assert_int_equal(load(with_end, &got, &todo, printed, NULL), SB_OK);
-        assert_int_equal(todo, SB_SETTINGS_EXIT_OK);
-        static const char *const parts[] = {
-            "Usage: statsbus-sample",       "Shows settings.",      "--commit-every=DURATION", "(default: 1s;",
-            "STATSBUS_SAMPLE_COMMIT_EVERY", "--check[=true|false]", "(default: none;",         "--version"};
+        struct settings_rig rig;
+        assert_int_equal(rig_load(&rig, with_end), SB_OK);
+        assert_int_equal(rig.todo, SB_SETTINGS_EXIT_OK);
+        static const char *const parts[] = {"Usage: statsbus-sample",
+                                            "Shows settings.",
+                                            "--commit-every=DURATION",
+                                            "(default: 1s; 1ms..1h;",
+                                            "STATSBUS_SAMPLE_COMMIT_EVERY",
+                                            "--check[=true|false]",
+                                            "(default: none;",
+                                            "--version",
+                                            "--config=FILE",
+                                            "--check-config",
+                                            "--hubs=ENDPOINTS"};
         for (size_t k = 0; k < SB_COUNT(parts); k++) {
-            if (!strstr(printed, parts[k]))
-                fail_msg("--help lacks '%s':\n%s", parts[k], printed);
+            if (!strstr(rig.printed, parts[k]))
+                fail_msg("--help lacks '%s':\n%s", parts[k], rig.printed);
         }
-        assert_null(got.engines);
+        assert_null(rig.values.engines);
+        rig_drop(&rig);
     }
 }
 
@@ -168,12 +134,11 @@ static void version_is_printed(void **state)
     (void) state;
     static const char *const args[] = {"--version", NULL};
     environment = NULL;
-    struct sample got = {0};
-    enum sb_settings_todo todo = SB_SETTINGS_RUN;
-    char printed[4096];
-    assert_int_equal(load(args, &got, &todo, printed, NULL), SB_OK);
-    assert_int_equal(todo, SB_SETTINGS_EXIT_OK);
-    assert_string_equal(printed, "statsbus-sample " STATSBUS_VERSION "\n");
+    struct settings_rig rig;
+    assert_int_equal(rig_load(&rig, args), SB_OK);
+    assert_int_equal(rig.todo, SB_SETTINGS_EXIT_OK);
+    assert_string_equal(rig.printed, "statsbus-sample " STATSBUS_VERSION "\n");
+    rig_drop(&rig);
 }
 
 enum { NOT_WRITTEN = 77 };

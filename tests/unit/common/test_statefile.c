@@ -147,17 +147,35 @@ static void places_that_cannot_be_say_why(void **state)
     struct sb_err err = {0};
     assert_null(sb_statefile_open(temp_path(state, path, "no/such/dir"), &err));
     assert_int_equal(err.rc, SB_IO);
-    assert_non_null(strstr(err.text, "No such file or directory"));
+    assert_non_null(strstr(err.text, "there is no folder "));
+    assert_string_equal(strrchr(err.text, '/'), "/such");
 
     SB_OWN(sb_statefile_close) struct sb_statefile *file = open_file(temp_path(state, path, "state"));
     SB_OWN(sb_buf_release) struct sb_buf buf;
     sb_buf_init(&buf, 1000);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(sb_statefile_read(file, &buf, &err), SB_FORMAT);
+    assert_int_equal(sb_statefile_read(file, &buf, &err), SB_IO);
+    assert_non_null(strstr(err.text, "is a folder, not a file"));
     assert_int_equal(sb_statefile_write(file, "x", 1, &err), SB_IO);
     char next[300];
     snprintf(next, sizeof next, "%s.tmp", path);
     assert_int_equal(access(next, F_OK), -1);
+}
+
+static void what_is_no_file_is_refused_and_left_alone(void **state)
+{
+    char folder[256], pipe[256], lock[300];
+    struct sb_err err = {0};
+    assert_int_equal(mkdir(temp_path(state, folder, "folder"), 0700), 0);
+    assert_int_equal(mkfifo(temp_path(state, pipe, "pipe"), 0600), 0);
+    const char *const paths[] = {folder, pipe, "/dev/null"};
+    for (size_t i = 0; i < SB_COUNT(paths); i++) {
+        assert_null(sb_statefile_open(paths[i], &err));
+        assert_int_equal(err.rc, SB_IO);
+        assert_non_null(strstr(err.text, ", not a file"));
+        snprintf(lock, sizeof lock, "%s.lock", paths[i]);
+        assert_int_equal(access(lock, F_OK), -1);
+    }
 }
 
 /* A limit on file sizes fails a write as a full disk does. */
@@ -214,6 +232,7 @@ int main(void)
         TEST(a_payload_over_the_callers_limit_is_refused),
         TEST(one_holds_it_at_a_time),
         TEST(places_that_cannot_be_say_why),
+        TEST(what_is_no_file_is_refused_and_left_alone),
         TEST(a_full_disk_leaves_the_old_state),
         TEST(a_rest_of_a_killed_write_is_no_obstacle),
     };

@@ -1,11 +1,14 @@
-/* The msgpack formats, for reader and writer. */
-#ifndef SB_MP_PRIVATE_H
-#define SB_MP_PRIVATE_H
+/* The msgpack formats, for whoever reads or writes bytes without a cursor: mp.c, mp_write.c, agent/apply.c. */
+#ifndef SB_MP_FORMAT_H
+#define SB_MP_FORMAT_H
 
 #include "mp.h"
 
-/* First bytes that have no short form (msgpack specification, "formats"). */
+/* First bytes (msgpack specification, "formats"); those with FIX hold a length or number in their low bits. */
 enum {
+    MP_FIXMAP = 0x80,
+    MP_FIXARRAY = 0x90,
+    MP_FIXSTR = 0xa0,
     MP_NIL = 0xc0,
     MP_NEVER = 0xc1,
     MP_FALSE = 0xc2,
@@ -33,6 +36,7 @@ enum {
     MP_ARRAY32 = 0xdd,
     MP_MAP16 = 0xde,
     MP_MAP32 = 0xdf,
+    MP_NEGATIVE_FIXINT = 0xe0,
 };
 
 #endif

@@ -1,9 +1,9 @@
-#include "agent/grow.h"
+#include "grow.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool agent_grow(void *array_p, uint32_t *cap, uint32_t need, size_t size)
+bool sb_grow(void *array_p, uint32_t *cap, uint32_t need, size_t size)
 {
     void **array = array_p;
     if (need <= *cap)
