@@ -41,7 +41,8 @@ def test_the_map_of_the_code_names_every_module_and_no_other(folder: str) -> Non
     text = (REPOSITORY / "docs" / "architecture.md").read_text().split(f"| **{folder}/**", 1)[1].split("| **", 1)[0]
     named = {name for cell in re.findall(r"^\| [^|]* \| ([^|]*) \|$", text, flags=re.M) for name in re.findall(r"`(\w+)`", cell)}
     modules = {path.stem for path in (REPOSITORY / folder).glob("*.c")} - {"main"}
-    assert named == modules
+    headers = {path.stem for path in (REPOSITORY / folder).glob("*.h")}  # some are all there is, as common/hash.h
+    assert modules <= named and named <= modules | headers, named ^ modules
 
 
 def test_the_page_of_settings_is_what_their_tables_make() -> None:
