@@ -66,8 +66,10 @@ static bool may_have(struct hub_index *self, const struct hub_family *family, co
         return true;
     if (!sb_metric_name_is_valid(name, strlen(name)))
         return false;
-    if (!hub_index_is_clash(self, name, SB_GAUGE))
-        return hub_index_claim(self, name, SB_GAUGE);
+    char owner[SB_EXPO_NAME_MAX];
+    snprintf(owner, sizeof owner, "/%s", family->name);
+    if (!hub_index_is_clash(self, name, SB_GAUGE, owner))
+        return hub_index_claim(self, name, SB_GAUGE, owner);
     hub_index_count_clash(self, name, NULL);
     return false;
 }
@@ -142,15 +144,15 @@ bool hub_entries_claim_catalog(struct hub_index *self)
         const struct sb_family *family = &catalog->families[i];
         for (size_t q = 0; q < family->n_quantiles; q++) {
             sb_quantile_name(name, family->name, family->quantiles[q]);
-            if (!hub_index_claim(self, name, SB_GAUGE))
+            if (!hub_index_claim(self, name, SB_GAUGE, "/"))
                 return false;
         }
         sb_mean_name(name, family->name);
-        if (family->n_quantiles > 0 && !hub_index_claim(self, name, SB_GAUGE))
+        if (family->n_quantiles > 0 && !hub_index_claim(self, name, SB_GAUGE, "/"))
             return false;
     }
     for (size_t i = 0; i < catalog->n_derived; i++) {
-        if (!hub_index_claim(self, catalog->derived[i].name, SB_GAUGE))
+        if (!hub_index_claim(self, catalog->derived[i].name, SB_GAUGE, "/"))
             return false;
     }
     return true;

@@ -92,25 +92,25 @@ static bool add_claim(struct hub_index *self, const char *name, const char *owne
     return false;
 }
 
-bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type)
+bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type, const char *owner)
 {
     char claims[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX];
     size_t n = sb_expo_claims(name, type, claims);
     for (size_t i = 0; i < n; i++) {
-        if (!add_claim(self, claims[i], name))
+        if (!add_claim(self, claims[i], owner))
             return false;
     }
     return true;
 }
 
 /* Names that another family has, or that are kept for statsbus itself. */
-bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type)
+bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type, const char *owner)
 {
     char claims[SB_EXPO_CLAIMS_MAX][SB_EXPO_NAME_MAX];
     size_t n = sb_expo_claims(name, type, claims);
     for (size_t i = 0; i < n; i++) {
         const struct claim *claim = find_claim(self, claims[i]);
-        if (claim && strcmp(claim->owner, name) != 0)
+        if (claim && strcmp(claim->owner, owner) != 0)
             return true;
     }
     return strncmp(name, "statsbus_", strlen("statsbus_")) == 0;
@@ -149,7 +149,7 @@ enum sb_rc hub_index_init(struct hub_index *self, const struct sb_catalog *catal
     if (!self->labelsets)
         return sb_fail(err, SB_NOMEM, "no memory for label sets");
     for (size_t i = 0; i < catalog->n_families; i++) {
-        if (!hub_index_claim(self, catalog->families[i].name, catalog->families[i].type))
+        if (!hub_index_claim(self, catalog->families[i].name, catalog->families[i].type, catalog->families[i].name))
             return sb_fail(err, SB_NOMEM, "no memory for the names of the catalog");
     }
     if (!hub_entries_claim_catalog(self))
@@ -348,7 +348,7 @@ static struct hub_family *add_family(struct hub_index *self, const char *name, c
     family->name = strdup(name);
     family->scope = scope_of(self, known, def);
     if (!family->name || !describe(family, def, &self->counters->label_faults) || !reserve_family(self) ||
-        !hub_index_claim(self, name, def->type) ||
+        !hub_index_claim(self, name, def->type, name) ||
         !hub_table_add(&self->family_table, hash_slice(slice_of(family->name)), family)) {
         destroy_family(family, self->labelsets);
         return NULL;
@@ -411,7 +411,7 @@ enum sb_rc hub_index_variant(struct hub_index *self, const struct hub_family_def
     const struct sb_family *known = sb_catalog_family(self->catalog, name, (size_t) len);
     *out = NULL;
     if (family ? family->type != def->type
-               : (known ? known->type != def->type : hub_index_is_clash(self, name, def->type)))
+               : (known ? known->type != def->type : hub_index_is_clash(self, name, def->type, name)))
         return hub_index_count_clash(self, name, err);
 
     for (uint32_t i = 0; family && i < family->n_variants; i++) {

@@ -148,9 +148,10 @@ bool hub_index_has_role(const struct hub_index *self, uint32_t scope, const char
 struct hub_series *hub_index_find_series(const struct hub_index *self, const struct hub_variant *variant,
                                          const struct sb_labelset *labels);
 
-/* Names: of two families (or derived ones) only one may have them. */
-bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type) SB_CHECK; /* false: no memory */
-bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type);
+/* Names: only one owner may have them. A family is its own; what is derived has one that no family can be called. */
+bool hub_index_claim(struct hub_index *self, const char *name, enum sb_type type, const char *owner)
+    SB_CHECK; /* false: no memory */
+bool hub_index_is_clash(const struct hub_index *self, const char *name, enum sb_type type, const char *owner);
 enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struct sb_err *err);
 
 /* entries.c: enters a new family under its name, and what is derived from it. False: out of memory; a family's own

@@ -53,7 +53,8 @@ static size_t retired_bytes(const struct hub_group *group)
 /* A row that is not shown, and has nothing else, needs no retired part: if it ever comes back, it is a new one. */
 static bool is_row_over(const struct hub_store *self, size_t view, const struct hub_group *group)
 {
-    return group->n_members == 1 && !hub_view_shows(&self->views[view], group, self->now_ms, self->linger_ms);
+    return group->n_members == 1 && group->n_retired == 0 &&
+           !hub_view_shows(&self->views[view], group, self->now_ms, self->linger_ms);
 }
 
 /* Room for all that the contribution's rows will keep of it. */

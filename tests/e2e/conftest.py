@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from daemons import REPOSITORY, Cluster
+from players import Player
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,3 +36,12 @@ def new_cluster(binaries: Path) -> Iterator[Callable[..., Cluster]]:
     """For tests that need flags, or several."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(Cluster(binaries, **options))
+
+
+@pytest.fixture
+def players() -> Iterator[list[Player]]:
+    """Agents that a test plays; those that it adds are closed."""
+    made: list[Player] = []
+    yield made
+    for player in made:
+        player.wire.drop()

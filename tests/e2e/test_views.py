@@ -1,92 +1,26 @@
-"""Views as operators meet them: narrowed by a query, declared in a file, with a catalog of their own; rows and sources that come and go."""
+"""Views as operators meet them: narrowed by a query, declared in a file, and with a catalog of their own."""
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from daemons import OPENMETRICS, Cluster, sample, samples, wait_for
-from model.model import Contribution, Family, Series, labels_of
-from wire_agent import WireAgent
+from daemons import OPENMETRICS, Cluster, sample, samples
+from model.model import Family, Series
+from players import CELLS, GAUGES, KV, RUNNING, TOKENS, Player, names, scrape
 
 pytestmark = pytest.mark.sanitized
 
-TOKENS = Series(Family("vllm:generation_tokens_total", "counter", "throughput_counter"))
-HITS = Series(Family("vllm:prefix_cache_hits_total", "counter", "ratio_numerator"))
-QUERIES = Series(Family("vllm:prefix_cache_queries_total", "counter", "ratio_denominator"))
-RUNNING = Series(Family("vllm:num_requests_running", "gauge", "state_gauge"))
-KV = Series(Family("vllm:kv_cache_usage_perc", "gauge", "cache_metric"))
-TTFT = Series(Family("vllm:time_to_first_token_seconds", "histogram", "sla_metric"), (), (0.5, 1.0))
-CELLS: dict[Series, list[float]] = {TOKENS: [10.0], HITS: [1.0], QUERIES: [4.0], TTFT: [1.0, 1.0, 0.0, 1.0]}
-GAUGES = {RUNNING: 2.0, KV: 0.5}
 CELL_NAMES = {"vllm:generation_tokens_total", "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hit_rate",
               *(f"vllm:time_to_first_token_seconds_{end}" for end in ("bucket", "sum", "count", "p50", "p95", "p99", "mean"))}
 GAUGE_NAMES = {"vllm:num_requests_running", "vllm:num_requests_running_max", "vllm:kv_cache_usage_perc", "vllm:kv_cache_usage_perc_max"}
-
-
-class Player:
-    """One agent and its contributions."""
-
-    def __init__(self, cluster: Cluster, name: str = "one", described: Any = ()) -> None:
-        self.name = name
-        self.wire = WireAgent(cluster, name.encode().ljust(16), f"node-{name}", described)
-        self.wire.connect()
-        self.epoch = 0
-
-    def define(self, job: str = "j", kind: str = "engine", **labels: str) -> Contribution:
-        self.epoch += 1
-        key = {"service_name": "chat", "job_name": job, "dp_rank": "0" if kind == "engine" else ""}
-        identity = {"model_name": "tiny", "instance_id": f"i-{job}", "role": "both", "node": self.wire.node, **key, **labels}
-        key = {name: identity[name] for name in (*key, "stage", "replica") if identity.get(name)}
-        made = Contribution(self.name, self.epoch, kind, labels_of(key), {k: v for k, v in identity.items() if v})
-        self.wire.define(made)
-        return made
-
-    def say(self, contribution: Contribution, cells: dict[Series, list[float]] | None = None, gauges: dict[Series, float] | None = None,
-            live: bool = True) -> None:
-        cells = CELLS if cells is None else cells
-        self.wire.send_bytes(self.wire.frame(contribution, cells, (GAUGES if gauges is None else gauges) if live else {}, is_live=live)[1])
-        self.wire.settle()
-
-    def join(self, job: str = "j", kind: str = "engine", **labels: str) -> Contribution:
-        made = self.define(job, kind, **labels)
-        self.say(made, gauges=None if kind == "engine" else {})
-        return made
-
-    def end(self, contribution: Contribution) -> None:
-        self.wire.end(contribution)
-        self.wire.settle()
-
-    def forget(self, contribution: Contribution) -> None:
-        self.wire.forget(contribution)
-        self.wire.settle()
-
-
-@pytest.fixture
-def players() -> Iterator[list[Player]]:
-    made: list[Player] = []
-    yield made
-    for player in made:
-        player.wire.drop()
-
-
-def names(text: str) -> set[str]:
-    return {name for name, _, _ in samples(text) if not name.startswith("statsbus_")}
-
-
-def scrape(cluster: Cluster, query: str, accept: str = "text/plain") -> str:
-    status, _, body = cluster.hub.get("/metrics?" + query, {"Accept": accept})
-    assert status == 200, (query, body)
-    return body.decode()
 
 
 # ---- the query
@@ -315,7 +249,7 @@ def test_a_family_named_like_a_derived_one_clashes(cluster: Cluster, players: li
     text = cluster.hub.metrics()
     assert sample(text, "vllm:prefix_cache_hit_rate") == 0.25 and sample(text, "vllm:num_requests_running_max") == 2
     assert sample(text, "vllm:time_to_first_token_seconds_p50") == 0.5
-    assert cluster.hub.sample("statsbus_hub_family_clashes_total") or 0 >= 3
+    assert (cluster.hub.sample("statsbus_hub_family_clashes_total") or 0) >= 3
     assert sample(text, "e:wait_seconds_count") in (2, None) and sample(text, "vllm:generation_tokens_total") == 10
 
 
@@ -394,199 +328,3 @@ def test_a_mistake_in_a_catalog_of_ones_own_is_named_with_its_line(cluster: Clus
     refused(cluster, ["--catalog", str(tmp_path)], path, text)
     refused(cluster, ["--catalog", str(tmp_path), "--hub", cluster.hub_endpoint, "--engines", f"ipc://{tmp_path}/e", "--replay", f"ipc://{tmp_path}/r",
                       "--state", str(tmp_path / "s"), "--http", "127.0.0.1:0"], path, text, "statsbus-agent")
-
-
-# ---- rows come and go
-
-LINGER = ["--linger", "1s"]
-KEEP, GOES = ("full", "role", "stage"), ("instance", "dp", "node", "pod", "replica")
-
-
-def tokens(cluster: Cluster, view: str, **labels: str) -> float | None:
-    return cluster.hub.sample("vllm:generation_tokens_total", view, **labels)
-
-
-def gone(cluster: Cluster, *players: Player, view: str = "dp", **labels: str) -> None:
-    def is_gone() -> bool:
-        for player in players:
-            player.wire.beat()
-        return tokens(cluster, view, **labels) is None
-
-    wait_for(is_gone, f"the row {labels} left {view}")
-
-
-def test_a_row_without_a_live_member_lingers_goes_and_comes_back(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    cluster = new_cluster(hub_flags=LINGER)
-    player = Player(cluster)
-    players.append(player)
-    life = player.join(stage="1", pod_ip="10.0.0.1")
-    player.end(life)
-    for view in (*KEEP, *GOES):  # within the second
-        assert tokens(cluster, view) == 10, view
-        assert cluster.hub.sample("vllm:num_requests_running", view) is None
-    for view in GOES:
-        gone(cluster, player, view=view)
-        assert not names(cluster.hub.metrics(view))
-    for view in KEEP:
-        assert tokens(cluster, view) == 10, view
-        assert cluster.hub.sample("vllm:prefix_cache_hit_rate", view) == 0.25
-        assert cluster.hub.sample("vllm:time_to_first_token_seconds_p50", view) == 0.5
-    player.say(life, {TOKENS: [12.0]})
-    for view in (*KEEP, *GOES):
-        assert tokens(cluster, view) == 12, view
-        assert cluster.hub.sample("vllm:num_requests_running", view) == 2
-
-
-def test_what_was_forgotten_stays_in_rows_that_stay(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    cluster = new_cluster(hub_flags=LINGER)
-    player = Player(cluster)
-    players.append(player)
-    first, other = player.join("a", instance_id="i-1"), player.join("b", instance_id="i-2")
-    player.end(first)
-    player.forget(first)
-    assert cluster.hub.sample("statsbus_hub_contributions") == 1
-    for view in (*KEEP, "node", "pod", "replica"):
-        assert tokens(cluster, view) == 20, view
-        assert cluster.hub.sample("vllm:time_to_first_token_seconds_count", view) == 4, view
-        assert cluster.hub.sample("vllm:num_requests_running", view) == 2, view
-    gone(cluster, player, view="instance", instance_id="i-1")
-    gone(cluster, player, view="dp", instance_id="i-1")
-    assert tokens(cluster, "full") == 20
-    again = player.join("a", instance_id="i-1")
-    assert tokens(cluster, "full") == 30 and tokens(cluster, "node") == 30
-    assert tokens(cluster, "instance", instance_id="i-1") in (10, 20)  # by whether the row that wasn't shown was swept away yet
-    for life in (again, other):
-        player.end(life)
-        player.forget(life)
-    assert tokens(cluster, "full") == 30
-    for view in GOES:
-        gone(cluster, player, view=view)
-    for view in KEEP:
-        assert tokens(cluster, view) == 30, view
-    player.join("c")
-    assert tokens(cluster, "full") == 40 and tokens(cluster, "role") == 40
-    assert tokens(cluster, "node") in (10, 40)
-
-
-def test_a_row_that_comes_back_has_all_of_its_counters_or_is_a_new_one(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    """The last member of a row that isn't shown any more is forgotten; what another one left there must not be all that is left."""
-    cluster = new_cluster(hub_flags=LINGER)
-    player = Player(cluster)
-    players.append(player)
-    first, last = player.join("a"), player.join("b")
-    player.end(first)
-    player.forget(first)
-    player.end(last)
-    gone(cluster, player, view="node")
-    player.forget(last)
-    player.join("c")
-    for view in ("node", "pod", "replica"):
-        assert tokens(cluster, view) in (10, 30), view
-    assert tokens(cluster, "full") == 30
-
-
-def test_sums_do_not_fall_whatever_the_order_of_adding(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    """Numbers that are not whole, folded and forgotten one by one in an order of their own."""
-    cluster = new_cluster(hub_flags=LINGER)
-    player = Player(cluster)
-    players.append(player)
-    seconds = Series(Family("e:busy_seconds_total", "counter", "counter"))
-    values = [0.1 * 3**i for i in range(-20, 20)]
-    lives = []
-    for i, value in enumerate(values):
-        lives.append(player.define(f"j{i}"))
-        player.say(lives[-1], {seconds: [value]}, {})
-    total = cluster.hub.sample("e:busy_seconds_total", "full")
-    assert total == math.fsum(values)
-    for life in lives[::2] + lives[1::2]:
-        player.end(life)
-        player.forget(life)
-        assert cluster.hub.sample("e:busy_seconds_total", "full") == total
-        assert cluster.hub.sample("e:busy_seconds_total", "role") == total
-
-
-def test_a_lineage_that_was_silent_for_long_is_closed(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    cluster = new_cluster(hub_flags=["--agent-timeout", "2s", "--closed-after", "4s", "--linger", "1s"])
-    silent, other = Player(cluster, "silent"), Player(cluster, "other")
-    players += [silent, other]
-    silent.join("a")
-    other.join("b")
-
-    def is_closed() -> bool:
-        other.wire.beat()
-        return cluster.hub.sample("statsbus_hub_contributions") == 1
-
-    wait_for(is_closed, "the silent lineage's contribution was retired")
-    assert tokens(cluster, "full") == 20 and tokens(cluster, "role") == 20
-    silent.wire.generation = 7
-    welcome = silent.wire.connect()
-    assert welcome[3] > 7  # so that it begins a new lineage
-    assert tokens(cluster, "full") == 20
-    assert other.wire.connect()[3] <= other.wire.generation
-
-
-# ---- sources
-
-def of_source(cluster: Cluster, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
-    return [(have, value) for found, have, value in samples(cluster.hub.metrics("full"))
-            if found == "statsbus_source_" + name and all(have.get(k) == v for k, v in labels.items())]
-
-
-def test_a_source_has_one_row_with_its_life(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    cluster = new_cluster(hub_flags=["--linger", "1s", "--agent-timeout", "3s"])
-    player = Player(cluster)
-    players.append(player)
-    key = {"service_name": "chat", "job_name": "a", "dp_rank": "0", "stage": "1", "replica": "2", "model_name": "tiny"}
-    first = player.join("a", stage="1", replica="2", instance_id="i-1")
-    player.join("front", "front-end")
-    assert of_source(cluster, "up") == [(key, 1)]
-    assert of_source(cluster, "incarnations_total") == [(key, 1)]
-    assert of_source(cluster, "conflicts_total") in ([], [(key, 0)])
-    ((labels, age),) = of_source(cluster, "last_seen_seconds")
-    assert labels == key and 0 <= age < 2
-
-    second = player.join("a", stage="1", replica="2", instance_id="i-2", model_name="large")
-    now = {**key, "model_name": "large"}
-    assert of_source(cluster, "incarnations_total") == [(now, 2)]
-    assert of_source(cluster, "conflicts_total") == [(now, 1)]  # both live
-    player.end(first)
-    assert of_source(cluster, "up") == [(now, 1)]
-    player.end(second)
-    assert of_source(cluster, "up") == [(now, 0)]
-
-    def is_gone() -> bool:
-        player.wire.beat()
-        return not of_source(cluster, "up")
-
-    wait_for(is_gone, "the ended source went after the linger")
-    assert not of_source(cluster, "up")
-    for view in ("role", "dp", "instance"):
-        assert "statsbus_source_" not in cluster.hub.metrics(view)
-
-
-def test_a_silent_agents_sources_are_down_and_stay(new_cluster: Callable[..., Cluster], players: list[Player]) -> None:
-    cluster = new_cluster(hub_flags=["--linger", "1s", "--agent-timeout", "2s"])
-    player = Player(cluster)
-    players.append(player)
-    life = player.join("a")
-    wait_for(lambda: [value for _, value in of_source(cluster, "up")] == [0], "the source is stale")
-    ((_, age),) = of_source(cluster, "last_seen_seconds")
-    assert 1.5 <= age < 10
-    gone(cluster)
-    assert [value for _, value in of_source(cluster, "up")] == [0]  # a stale source is an alarm: it doesn't go by itself
-    player.wire.connect()
-    player.wire.define(life)
-    player.say(life)
-    assert [value for _, value in of_source(cluster, "up")] == [1] and tokens(cluster, "dp") == 10
-
-
-def test_a_source_that_moves_between_agents_is_one(cluster: Cluster, players: list[Player]) -> None:
-    players += [Player(cluster, "one"), Player(cluster, "two")]
-    players[0].join("a", instance_id="i-1")
-    players[1].join("a", instance_id="i-1")
-    ((_, up),) = of_source(cluster, "up")
-    ((_, incarnations),) = of_source(cluster, "incarnations_total")
-    assert (up, incarnations) == (1, 1)
-    assert sum(value for _, value in of_source(cluster, "conflicts_total")) == 0
-    assert cluster.hub.sample("vllm:num_requests_running", "full") == 2  # never a sum of two
-    assert tokens(cluster, "full") == 20

@@ -90,6 +90,25 @@ static void what_is_forgotten_stays_in_every_row_it_belonged_to(void **state)
     assert_done(cluster, "full", FULL(100));
 }
 
+/* Of a row that is not shown any more, a part is retired already: then the rest is, too. */
+static void a_row_never_comes_back_with_a_part_of_its_counters(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    cluster_add(cluster, &cluster->session, 9, 77, "service_name=s,job_name=j9,dp_rank=0",
+                "model_name=m,role=prefill,node=n1,pod_ip=10.0.0.0,instance_id=i0");
+    cluster_done(cluster, 9, 5, 1);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 9), HUB_OK);
+    wait_ms(cluster, TEST_LINGER_MS);
+    assert_done(cluster, "node", "");
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 9), HUB_OK);
+    cluster_add(cluster, &cluster->session, 9, 78, "service_name=s,job_name=j9,dp_rank=0",
+                "model_name=m,role=prefill,node=n1,pod_ip=10.0.0.0,instance_id=i0");
+    cluster_done(cluster, 9, 1, 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 16));
+}
+
 /* The id may be used again at once, for another contribution of the same row. */
 static void a_forgotten_id_is_free_and_its_row_goes_on(void **state)
 {
@@ -256,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_row_without_live_sources_lingers_and_comes_back_with_its_counters),
         CASE(what_is_forgotten_stays_in_every_row_it_belonged_to),
+        CASE(a_row_never_comes_back_with_a_part_of_its_counters),
         CASE(a_forgotten_id_is_free_and_its_row_goes_on),
         CASE(forget_is_checked_whole),
         CASE(retiring_never_makes_a_sum_fall),

@@ -92,19 +92,58 @@ static void other_views_count_every_role_in_its_own_row(void **state)
                                                     "c:hits_total{" R(
                                                         "decode") "} 5\n"
                                                                   "# TYPE c:running gauge\n"
-                                                                  "c:running{" R("prefill") "} 3\n"
-                                                                                            "c:running{" R(
-                                                                                                "decode") "}"
+                                                                  "c:running{" R(
+                                                                      "prefill") "} 3\n"
+                                                                                 "c:running{" R(
+                                                                                     "decode") "}"
+                                                                                               " "
+                                                                                               "9"
+                                                                                               "\n"
+                                                                                               "#"
+                                                                                               " "
+                                                                                               "T"
+                                                                                               "Y"
+                                                                                               "P"
+                                                                                               "E"
+                                                                                               " "
+                                                                                               "c"
+                                                                                               ":"
+                                                                                               "r"
+                                                                                               "u"
+                                                                                               "n"
+                                                                                               "n"
+                                                                                               "i"
+                                                                                               "n"
+                                                                                               "g"
+                                                                                               "_"
+                                                                                               "m"
+                                                                                               "a"
+                                                                                               "x"
+                                                                                               " "
+                                                                                               "g"
+                                                                                               "a"
+                                                                                               "u"
+                                                                                               "g"
+                                                                                               "e"
+                                                                                               "\n"
+                                                                                               "c"
+                                                                                               ":"
+                                                                                               "r"
+                                                                                               "u"
+                                                                                               "n"
+                                                                                               "n"
+                                                                                               "i"
+                                                                                               "n"
+                                                                                               "g"
+                                                                                               "_"
+                                                                                               "m"
+                                                                                               "a"
+                                                                                               "x"
+                                                                                               "{" R("prefil"
+                                                                                                     "l") "}"
                                                                                                           " "
-                                                                                                          "9"
+                                                                                                          "2"
                                                                                                           "\n"
-                                                                                                          "#"
-                                                                                                          " "
-                                                                                                          "T"
-                                                                                                          "Y"
-                                                                                                          "P"
-                                                                                                          "E"
-                                                                                                          " "
                                                                                                           "c"
                                                                                                           ":"
                                                                                                           "r"
@@ -118,62 +157,54 @@ static void other_views_count_every_role_in_its_own_row(void **state)
                                                                                                           "m"
                                                                                                           "a"
                                                                                                           "x"
-                                                                                                          " "
-                                                                                                          "g"
-                                                                                                          "a"
-                                                                                                          "u"
-                                                                                                          "g"
-                                                                                                          "e"
-                                                                                                          "\n"
-                                                                                                          "c"
-                                                                                                          ":"
-                                                                                                          "r"
-                                                                                                          "u"
-                                                                                                          "n"
-                                                                                                          "n"
-                                                                                                          "i"
-                                                                                                          "n"
-                                                                                                          "g"
-                                                                                                          "_"
-                                                                                                          "m"
-                                                                                                          "a"
-                                                                                                          "x"
-                                                                                                          "{" R("prefil"
-                                                                                                                "l") "}"
+                                                                                                          "{" R("decod"
+                                                                                                                "e") "}"
                                                                                                                      " "
-                                                                                                                     "2"
+                                                                                                                     "5"
+                                                                                                                     "\n"
+                                                                                                                     "#"
+                                                                                                                     " "
+                                                                                                                     "T"
+                                                                                                                     "Y"
+                                                                                                                     "P"
+                                                                                                                     "E"
+                                                                                                                     " "
+                                                                                                                     "c"
+                                                                                                                     ":"
+                                                                                                                     "u"
+                                                                                                                     "s"
+                                                                                                                     "a"
+                                                                                                                     "g"
+                                                                                                                     "e"
+                                                                                                                     " "
+                                                                                                                     "g"
+                                                                                                                     "a"
+                                                                                                                     "u"
+                                                                                                                     "g"
+                                                                                                                     "e"
                                                                                                                      "\n"
                                                                                                                      "c"
                                                                                                                      ":"
-                                                                                                                     "r"
                                                                                                                      "u"
-                                                                                                                     "n"
-                                                                                                                     "n"
-                                                                                                                     "i"
-                                                                                                                     "n"
-                                                                                                                     "g"
-                                                                                                                     "_"
-                                                                                                                     "m"
+                                                                                                                     "s"
                                                                                                                      "a"
-                                                                                                                     "x"
+                                                                                                                     "g"
+                                                                                                                     "e"
                                                                                                                      "{" R(
-                                                                                                                         "decode") "} 5\n"
-                                                                                                                                   "# TYPE c:usage gauge\n"
-                                                                                                                                   "c:usage{" R("prefill") "} 0.25\n"
-                                                                                                                                                           "c:usage{" R("decode") "} 0.625\n"
-                                                                                                                                                                                  "# TYPE c:usage_max gauge\n"
-                                                                                                                                                                                  "c:usage_max{" R("prefill") "} 0.375\n"
-                                                                                                                                                                                                              "c:usage_max{" R("decode") "} 0.75\n"
-                                                                                                                                                                                                                                         "# TYPE c:wait_seconds histogram\n"
-                                                                                                                                                                                                                                         "c:wait_seconds_sum{" R("prefill") "} 2\n"
-                                                                                                                                                                                                                                                                            "c:wait_seconds_count{" R("prefill") "} 3\n"
-                                                                                                                                                                                                                                                                                                                 "c:wait_seconds_sum{" R("decode") "} 6\n"
-                                                                                                                                                                                                                                                                                                                                                   "c:wait_seconds_count{" R("decode") "} 4\n"
-                                                                                                                                                                                                                                                                                                                                                                                       "# TYPE c:wait_seconds_mean gauge\n"
-                                                                                                                                                                                                                                                                                                                                                                                       "c:wait_seconds_mean{" R(
-                                                                                                                                                                                                                                                                                                                                                                                           "prefill") "} 0.6666666666666666\n"
-                                                                                                                                                                                                                                                                                                                                                                                                      "c:wait_seconds_mean{" R(
-                                                                                                                                                                                                                                                                                                                                                                                                          "decode") "} 1.5\n");
+                                                                                                                         "prefill") "} 0.25\n"
+                                                                                                                                    "c:usage{" R("decode") "} 0.625\n"
+                                                                                                                                                           "# TYPE c:usage_max gauge\n"
+                                                                                                                                                           "c:usage_max{" R("prefill") "} 0.375\n"
+                                                                                                                                                                                       "c:usage_max{" R("decode") "} 0.75\n"
+                                                                                                                                                                                                                  "# TYPE c:wait_seconds histogram\n"
+                                                                                                                                                                                                                  "c:wait_seconds_sum{" R("prefill") "} 2\n"
+                                                                                                                                                                                                                                                     "c:wait_seconds_count{" R("prefill") "} 3\n"
+                                                                                                                                                                                                                                                                                          "c:wait_seconds_sum{" R("decode") "} 6\n"
+                                                                                                                                                                                                                                                                                                                            "c:wait_seconds_count{" R("decode") "} 4\n"
+                                                                                                                                                                                                                                                                                                                                                                "# TYPE c:wait_seconds_mean gauge\n"
+                                                                                                                                                                                                                                                                                                                                                                "c:wait_seconds_mean{" R(
+                                                                                                                                                                                                                                                                                                                                                                    "prefill") "} 0.6666666666666666\n"
+                                                                                                                                                                                                                                                                                                                                                                               "c:wait_seconds_mean{" R("decode") "} 1.5\n");
 }
 
 static void views_choose_sources_families_and_what_is_derived(void **state)
@@ -357,6 +388,38 @@ static void queries_narrow_before_anything_is_added_up(void **state)
     }
 }
 
+static void names_of_derived_families_are_taken(void **state)
+{
+    struct cluster *cluster = *state;
+    fill(cluster);
+    static const char *const names[] = {"c:hit_rate", "c:running_max", "c:wait_seconds_p50", "c:wait_seconds_mean"};
+    for (uint32_t i = 0; i < SB_COUNT(names); i++) {
+        define_family(&cluster->world, &cluster->session, 20 + i, names[i], "gauge", NULL, 0, D_NEXT + i, "");
+        assert_null(hub_index_find(&cluster->world.store.index, names[i]));
+    }
+    assert_int_equal(cluster->world.store.index.clashes.n, SB_COUNT(names));
+    /* The other way round: a family is there first, and a histogram of an agent goes without that quantile. */
+    static const double bounds[] = {1, 2};
+    define_family(&cluster->world, &cluster->session, 30, "x:lag_p95", "gauge", NULL, 0, D_NEXT + 10, "");
+    struct sb_buf *buf = begin(&cluster->world, 4, "DEFINE");
+    sb_mp_put_array(buf, 1);
+    sb_mp_put_array(buf, 8);
+    sb_mp_put_uint(buf, 31);
+    sb_mp_put_str(buf, "x:lag");
+    sb_mp_put_str(buf, "histogram");
+    sb_mp_put_nil(buf);
+    sb_mp_put_array(buf, 2);
+    sb_mp_put_float(buf, bounds[0]);
+    sb_mp_put_float(buf, bounds[1]);
+    sb_mp_put_nil(buf);
+    sb_mp_put_str(buf, "sla_metric");
+    sb_mp_put_nil(buf);
+    sb_mp_put_array(buf, 0);
+    sb_mp_put_array(buf, 0);
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
+    assert_int_equal(cluster->world.store.index.clashes.n, SB_COUNT(names) + 1);
+}
+
 static void a_query_has_a_limit(void **state)
 {
     (void) state;
@@ -382,6 +445,7 @@ int main(void)
         CASE(quantiles_of_unlike_bounds_are_those_of_the_merged_buckets),
         CASE(nothing_derived_without_observations_or_lookups),
         CASE(queries_narrow_before_anything_is_added_up),
+        CASE(names_of_derived_families_are_taken),
         cmocka_unit_test(a_query_has_a_limit),
     };
     return cmocka_run_group_tests_name("views", tests, NULL, NULL);
