@@ -376,6 +376,7 @@ class World:
         self.release(life.agent)
         self.frame(life)  # the final values, which every hub has before it is told to forget
         life.agent.wire.forget(life.contribution)
+        settle(self.cluster, [life.agent.wire])  # or a session that ends now would take the message along
         self.model.heard(life.agent.key)
         self.model.forget(life.contribution)
         life.agent.lives.remove(life)
