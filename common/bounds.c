@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "hash.h"
-#include "num.h"
 
 enum {
     KEYS_MAX = 4096,
@@ -74,9 +73,7 @@ static uint32_t hash_of(const double *upper, size_t n)
 struct whole {
     struct sb_bounds bounds;
     double upper[SB_BOUNDS_MAX + 1];
-    const char *le[SB_BOUNDS_MAX + 1];
-    uint8_t le_len[SB_BOUNDS_MAX + 1];
-    char texts[SB_BOUNDS_MAX + 1][SB_NUM_MAX];
+    struct sb_le le[SB_BOUNDS_MAX + 1];
     uint16_t start[]; /* n_keys */
 };
 
@@ -114,15 +111,13 @@ struct sb_bounds *sb_bounds_new(const double *upper, size_t n, struct sb_err *er
     }
     for (size_t i = 0; i <= n; i++) {
         whole->upper[i] = i < n ? upper[i] + 0.0 : INFINITY; /* + 0.0 makes 0 of -0 */
-        whole->le[i] = whole->texts[i];
-        whole->le_len[i] = (uint8_t) sb_num_le(whole->texts[i], whole->upper[i]);
+        whole->le[i].len = sb_num_le(whole->le[i].text, whole->upper[i]);
     }
     whole->bounds = (struct sb_bounds){
         .n = (uint32_t) n,
         .hash = hash_of(whole->upper, n),
         .upper = whole->upper,
         .le = whole->le,
-        .le_len = whole->le_len,
         .start = whole->start,
         .first_positive = (uint32_t) first,
         .first_key = first_key,

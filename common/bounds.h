@@ -12,15 +12,21 @@
 #include <string.h>
 
 #include "err.h"
+#include "num.h"
 
 enum { SB_BOUNDS_MAX = 256 };
 
+/* A bound as text: "0.005", "1.0", "+Inf". */
+struct sb_le {
+    char text[SB_NUM_MAX];
+    size_t len;
+};
+
 struct sb_bounds {
-    uint32_t n;            /* finite upper bounds; bucket n is +Inf */
-    uint32_t hash;         /* equal bounds have equal hashes */
-    const double *upper;   /* n of them, inclusive, rising, finite; then one +Inf */
-    const char *const *le; /* n + 1 texts as the engine prints them: "0.005", "1.0", "+Inf" */
-    const uint8_t *le_len; /* their lengths */
+    uint32_t n;             /* finite upper bounds; bucket n is +Inf */
+    uint32_t hash;          /* equal bounds have equal hashes */
+    const double *upper;    /* n of them, inclusive, rising, finite; then one +Inf */
+    const struct sb_le *le; /* n + 1, as the engine prints them */
     /* start[key - first_key] is the first bucket that a value with these top bits can be in. */
     const uint16_t *start;
     uint32_t first_positive; /* the first bound above 0; n when there is none */

@@ -177,8 +177,9 @@ void sb_expo_histogram(const struct sb_expo *self, const char *name, const struc
     for (uint32_t i = 0; i <= bounds->n; i++) {
         if (i > 0)
             memcpy(at, start, prefix);
-        at = put(at + prefix, bounds->le[i], bounds->le_len[i]);
-        at = put(at, "\"} ", 3);
+        at += prefix;
+        memcpy(at, bounds->le[i].text, SB_NUM_MAX); /* a number of bytes that is known is copied faster */
+        at = put(at + bounds->le[i].len, "\"} ", 3);
         cumulative += buckets[i];
         at += sb_num_value(at, cumulative);
         *at++ = '\n';
@@ -196,9 +197,8 @@ void sb_expo_histogram_totals(const struct sb_expo *self, const char *name, cons
                               double count, double sum)
 {
     static const double upper[] = {INFINITY};
-    static const char *const le[] = {"+Inf"};
-    static const uint8_t le_len[] = {4};
-    static const struct sb_bounds none = {.n = 0, .upper = upper, .le = le, .le_len = le_len};
+    static const struct sb_le le[] = {{"+Inf", 4}};
+    static const struct sb_bounds none = {.n = 0, .upper = upper, .le = le};
     if (self->format == SB_EXPO_OPENMETRICS) {
         sb_expo_histogram(self, name, labels, &none, &count, sum);
         return;

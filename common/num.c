@@ -21,28 +21,53 @@ static size_t put(char out[SB_NUM_MAX], const char *text)
     return len;
 }
 
+static size_t count_digits(uint64_t number)
+{
+    /* By digits: the least number that has one more. */
+    static const uint64_t least[] = {0,
+                                     10,
+                                     100,
+                                     1000,
+                                     10000,
+                                     100000,
+                                     1000000,
+                                     10000000,
+                                     100000000,
+                                     1000000000,
+                                     10000000000,
+                                     100000000000,
+                                     1000000000000,
+                                     10000000000000,
+                                     100000000000000,
+                                     1000000000000000,
+                                     10000000000000000,
+                                     100000000000000000,
+                                     1000000000000000000,
+                                     10000000000000000000U};
+    const unsigned bits = 64 - (unsigned) __builtin_clzll(number | 1);
+    const unsigned guess = bits * 1233 >> 12; /* bits * log10(2): right, or one too few */
+    return guess + (number >= least[guess]);
+}
+
 /* The decimal digits of a number, two a step; returns how many. */
-static size_t put_digits(char *out, uint64_t number)
+static inline size_t put_digits(char *out, uint64_t number)
 {
     static const char pairs[] =
         "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243"
         "4445464748495051525354555657585960616263646566676869707172737475767778798081828384858687"
         "888990919293949596979899";
-    char digits[20];
-    size_t at = sizeof digits;
+    const size_t n = count_digits(number);
+    char *at = out + n;
     while (number >= 100) {
         at -= 2;
-        memcpy(digits + at, pairs + 2 * (number % 100), 2);
+        memcpy(at, pairs + 2 * (number % 100), 2);
         number /= 100;
     }
-    if (number >= 10) {
-        at -= 2;
-        memcpy(digits + at, pairs + 2 * number, 2);
-    } else {
-        digits[--at] = (char) ('0' + number);
-    }
-    memcpy(out, digits + at, sizeof digits - at);
-    return sizeof digits - at;
+    if (number >= 10)
+        memcpy(at - 2, pairs + 2 * number, 2);
+    else
+        at[-1] = (char) ('0' + number);
+    return n;
 }
 
 static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
@@ -67,6 +92,10 @@ static size_t decimals_of(double value)
 /* number / 10^decimals, without zeros at the end. */
 static size_t put_scaled(char *out, uint64_t number, size_t decimals)
 {
+    while (decimals >= 4 && number % 10000 == 0) {
+        number /= 10000;
+        decimals -= 4;
+    }
     while (decimals > 0 && number % 10 == 0) {
         number /= 10;
         decimals--;
@@ -244,16 +273,21 @@ static size_t put_fraction(char out[SB_NUM_MAX], double value)
     return is_negative + len;
 }
 
-size_t sb_num_value(char out[SB_NUM_MAX], double value)
+static __attribute__((noinline)) size_t put_special(char out[SB_NUM_MAX], double value)
 {
     if (isnan(value))
         return put(out, "NaN");
     if (isinf(value))
         return put(out, value > 0 ? "+Inf" : "-Inf");
+    return put_fraction(out, value);
+}
 
+/* Whole numbers first and apart: nearly all lines of a scrape are buckets. */
+size_t sb_num_value(char out[SB_NUM_MAX], double value)
+{
     const double size = fabs(value);
-    if (size >= two_to_53 || size != (double) (uint64_t) size)
-        return put_fraction(out, value);
+    if (!(size < two_to_53) || size != (double) (int64_t) size)
+        return put_special(out, value);
     const bool is_negative = value < 0;
     if (is_negative)
         out[0] = '-';

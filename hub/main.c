@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/signals.h"
 #include "hub/hub.h"
+#include "hub/memory.h"
 
 static int fail(const struct sb_err *err)
 {
@@ -26,6 +27,7 @@ int main(int argc, char **argv)
 
     if (sb_signals_block(&err) != SB_OK)
         return fail(&err);
+    hub_memory_keep();
     struct hub *hub = hub_new(&settings, &err);
     if (!hub)
         return fail(&err);

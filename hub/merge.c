@@ -8,9 +8,8 @@ enum { CELLS_MAX = SB_BOUNDS_MAX + 2 };
 
 /* No bound in common: everything is in +Inf. */
 static const double no_upper[] = {INFINITY};
-static const char *const no_le[] = {"+Inf"};
-static const uint8_t no_le_len[] = {4};
-static const struct sb_bounds no_bounds = {.n = 0, .upper = no_upper, .le = no_le, .le_len = no_le_len};
+static const struct sb_le no_le[] = {{"+Inf", 4}};
+static const struct sb_bounds no_bounds = {.n = 0, .upper = no_upper, .le = no_le};
 
 static bool is_present(const struct hub_variant *variant, const struct hub_values *values)
 {

@@ -100,25 +100,37 @@ static const double *page_of(const struct hub_values *values, uint32_t p)
     return values && p < values->n_pages ? values->pages[p] : NULL;
 }
 
+/* Has the next page come near while this one is added: adding is faster than memory. */
+static void fetch(const double *page)
+{
+    enum { LINE = 64 / sizeof page[0] };
+    for (size_t i = 0; page && i < HUB_PAGE_CELLS; i += LINE)
+        __builtin_prefetch(page + i);
+}
+
 /* Adds one page of n parts up. */
 static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts, size_t n, const struct adder *adder)
 {
     const double *waiting = NULL;
-    clear_page(out);
+    memcpy(out->low, zeros, sizeof zeros);
+    out->is_any = false;
     for (size_t i = 0; i < n; i++) {
         const double *page = page_of(parts[i].values, p);
         const double *low = page_of(parts[i].low, p);
+        fetch(page_of(parts[i].values, p + 1));
         for (size_t k = 0; low && k < HUB_PAGE_CELLS; k++)
             out->low[k] += low[k];
         if (!page)
             continue;
-        out->is_any = true;
-        if (!waiting) {
+        if (!out->is_any) {
+            out->is_any = true;
+            memcpy(out->high, page, sizeof out->high);
+        } else if (!waiting) {
             waiting = page;
-            continue;
+        } else {
+            adder->two(out->high, out->low, waiting, page);
+            waiting = NULL;
         }
-        adder->two(out->high, out->low, waiting, page);
-        waiting = NULL;
     }
     if (waiting)
         adder->one(out->high, out->low, waiting);
@@ -186,6 +198,10 @@ static bool fold_cells(struct hub_sum *sums, size_t n_sums, const struct hub_par
     for (size_t i = 0; i < n; i++) {
         if (parts[i].values->n_pages > n_pages)
             n_pages = parts[i].values->n_pages;
+    }
+    for (size_t s = 0; s < n_sums; s++) {
+        if (!hub_values_reserve_pages(&sums[s].values, n_pages))
+            return false;
     }
     for (uint32_t p = 0; p < n_pages; p++) {
         if (!fold_page(sums, n_sums, p, parts, n, &adder))

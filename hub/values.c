@@ -18,7 +18,7 @@ void hub_values_release(struct hub_values *self)
     *self = (struct hub_values){0};
 }
 
-static bool reserve_pages(struct hub_values *self, uint32_t n)
+bool hub_values_reserve_pages(struct hub_values *self, uint32_t n)
 {
     if (n <= self->n_pages)
         return true;
@@ -42,7 +42,7 @@ size_t hub_values_bytes(const struct hub_values *self)
 double *hub_values_page(struct hub_values *self, uint32_t cell)
 {
     uint32_t p = cell >> HUB_PAGE_BITS;
-    if (!reserve_pages(self, p + 1))
+    if (!hub_values_reserve_pages(self, p + 1))
         return NULL;
     if (!self->pages[p]) {
         self->pages[p] = malloc(sizeof absent);

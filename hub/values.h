@@ -34,6 +34,9 @@ struct hub_values {
 
 void hub_values_release(struct hub_values *self);
 
+/* Room for the addresses of n pages in all, as calls for single pages would make it bit by bit. */
+bool hub_values_reserve_pages(struct hub_values *self, uint32_t n) SB_CHECK;
+
 /* The page of a cell, made if need be. NULL: out of memory. */
 double *hub_values_page(struct hub_values *self, uint32_t cell) SB_CHECK;
 

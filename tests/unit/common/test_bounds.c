@@ -164,8 +164,8 @@ static void texts_are_those_of_the_engine(void **state)
     SB_OWN(sb_bounds_destroy) struct sb_bounds *bounds = sb_bounds_new(upper, SB_COUNT(upper), NULL);
     assert_non_null(bounds);
     for (size_t i = 0; i < SB_COUNT(texts); i++) {
-        assert_string_equal(bounds->le[i], texts[i]);
-        assert_int_equal(bounds->le_len[i], strlen(texts[i]));
+        assert_string_equal(bounds->le[i].text, texts[i]);
+        assert_int_equal(bounds->le[i].len, strlen(texts[i]));
     }
 }
 

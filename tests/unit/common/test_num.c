@@ -108,6 +108,22 @@ static void values_print_short(void **state)
     }
 }
 
+/* Around every power of ten and of two the number of digits could be one off. */
+static void whole_numbers_have_all_their_digits(void **state)
+{
+    (void) state;
+    char expected[SB_NUM_MAX], out[SB_NUM_MAX];
+    for (int base = 2; base <= 10; base += 8) {
+        for (double power = 1; power < 0x1p53; power *= base) {
+            for (double value = power - 1; value <= power + 1 && value < 0x1p53; value++) {
+                snprintf(expected, sizeof expected, "%.0f", value);
+                assert_int_equal(sb_num_value(out, value), strlen(expected));
+                assert_string_equal(out, expected);
+            }
+        }
+    }
+}
+
 /* Numbers of 16 and 17 digits: as short as %.*g says that they can be. */
 static void long_fractions_are_as_short_as_can_be(void **state)
 {
@@ -159,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_print_as_prometheus_client_prints_them),
         cmocka_unit_test(values_print_short),
+        cmocka_unit_test(whole_numbers_have_all_their_digits),
         cmocka_unit_test(long_fractions_are_as_short_as_can_be),
         cmocka_unit_test(any_double_reads_back_equal),
     };
