@@ -200,16 +200,24 @@ static enum MHD_Result answer(struct sb_http *self, struct MHD_Connection *conne
 struct query {
     struct sb_http_query at[SB_HTTP_QUERY_MAX];
     size_t n;
+    bool has_nul; /* %00 in a name or a value: as a text it would end there, and mean another one */
 };
 
-static enum MHD_Result take_query(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+static bool is_text(const char *bytes, size_t size)
+{
+    return !bytes || strlen(bytes) == size;
+}
+
+static enum MHD_Result take_query(void *arg, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                  const char *value, size_t value_size)
 {
     (void) kind;
     struct query *query = arg;
+    query->has_nul = !is_text(name, name_size) || !is_text(value, value_size);
     if (query->n < SB_HTTP_QUERY_MAX)
         query->at[query->n] = (struct sb_http_query){.name = name ? name : "", .value = value ? value : ""};
     query->n++;
-    return query->n <= SB_HTTP_QUERY_MAX ? MHD_YES : MHD_NO;
+    return query->n <= SB_HTTP_QUERY_MAX && !query->has_nul ? MHD_YES : MHD_NO;
 }
 
 static const struct sb_http_route *find_route(const struct sb_http *self, const char *path)
@@ -255,7 +263,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(self, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered here");
     struct query query = {.n = 0};
-    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, take_query, &query);
+    MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, take_query, &query);
+    if (query.has_nul)
+        return refuse(self, connection, MHD_HTTP_BAD_REQUEST, "a query parameter has a zero byte in it");
     if (query.n > SB_HTTP_QUERY_MAX)
         return refuse(self, connection, MHD_HTTP_BAD_REQUEST, "there are more than 64 query parameters");
 

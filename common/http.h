@@ -25,7 +25,7 @@ struct sb_http_request {
     const char *path;
     const char *accept; /* NULL when absent */
     const struct sb_http_query *query;
-    size_t n_query; /* at most SB_HTTP_QUERY_MAX; more are a 400 before the handler is asked */
+    size_t n_query; /* at most SB_HTTP_QUERY_MAX; more are a 400 before the handler is asked, as is a zero byte */
 };
 
 /* A body in pieces. next appends the next piece to out (which it finds empty): true while more may follow. */

@@ -42,6 +42,10 @@ static void refusals_say_what_is_wrong_and_are_counted(void **state)
          {"HTTP/1.1 400 ", "requests with a body are not answered here", "Connection: close"}},
         {"GET /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
          {"HTTP/1.1 400 ", "requests with a body are not answered here", NULL}},
+        {GET("/hello?type=a&role=%00", ""), {"HTTP/1.1 400 ", "a query parameter has a zero byte in it", NULL}},
+        {GET("/hello?type=full%00x&role=a", ""), {"HTTP/1.1 400 ", NULL, NULL}},
+        {GET("/hello?type%00x=a", ""), {"HTTP/1.1 400 ", NULL, NULL}},
+        {GET("/hello?%00", ""), {"HTTP/1.1 400 ", NULL, NULL}},
         {GET("/teapot", ""), {"HTTP/1.1 418 ", "Content-Type: text/x-tea\r\n", "short and stout"}},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
