@@ -1,4 +1,4 @@
-"""Makes the corpus anew from the examples, the recordings and the catalog: small inputs from which fuzzing starts.
+"""Makes the corpus anew from the examples, the recordings, the catalog and the views: small inputs from which fuzzing starts.
 
 usage: make_corpus.py   (inputs that fuzzing found are kept beside, under other names)
 """
@@ -78,22 +78,49 @@ def hub_inputs() -> dict[str, bytes]:
             **{name.lower(): data for name, data in messages.items()}}
 
 
+def broken(name: str, text: str, draw: random.Random) -> dict[str, bytes]:
+    """The text as it is, and with one line of it spoiled."""
+    out = {name: text.encode()}
+    lines = text.splitlines(keepends=True)
+    for number in range(8):
+        line = draw.randrange(len(lines))
+        spoiled = draw.choice([lines[line][:len(lines[line]) // 2] + "\n", "", "  x: [1, {\n", lines[line].replace(":", "", 1)])
+        out[f"{name}-broken-{number}"] = "".join([*lines[:line], spoiled, *lines[line + 1:]]).encode()
+    return out
+
+
 def catalog_inputs() -> dict[str, bytes]:
     out = {}
     draw = random.Random(1)
     for path in sorted((REPOSITORY / "schemas" / "catalog").glob("*.yaml")):
-        text = path.read_text()
-        out[path.stem] = text.encode()
-        lines = text.splitlines(keepends=True)
-        for number in range(8):
-            line = draw.randrange(len(lines))
-            broken = draw.choice([lines[line][:len(lines[line]) // 2] + "\n", "", "  x: [1, {\n", lines[line].replace(":", "", 1)])
-            out[f"{path.stem}-broken-{number}"] = "".join([*lines[:line], broken, *lines[line + 1:]]).encode()
+        out.update(broken(path.stem, path.read_text(), draw))
     return out
 
 
+# Every key that a view may have.
+KEYS = """version: 1
+views:
+  dp: {by: [dp_rank, zone], rename: {engine: dp_rank, exported_role: zone}, buckets: false, derived: false}
+  zone:
+    by: [zone, role]
+    where: {role: [decode, both], node: [n]}
+    allow: ["fuzz:h", "fuzz:h_p50", "vllm:prompt_tokens"]
+    deny: ["fuzz:h_mean"]
+    keep: true
+    role_scope: true
+    own: true
+  full: {by: []}
+"""
+
+
+def views_inputs() -> dict[str, bytes]:
+    draw = random.Random(1)
+    return {**broken("built-in", (REPOSITORY / "schemas" / "views.yaml").read_text(), draw), **broken("keys", KEYS, draw)}
+
+
 def main() -> None:
-    for folder, inputs in (("engine", engine_inputs()), ("hub", hub_inputs()), ("catalog", catalog_inputs())):
+    for folder, inputs in (("engine", engine_inputs()), ("hub", hub_inputs()), ("catalog", catalog_inputs()),
+                           ("views", views_inputs())):
         (CORPUS / folder).mkdir(parents=True, exist_ok=True)
         for name, data in inputs.items():
             (CORPUS / folder / name).write_bytes(data)
