@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -30,10 +31,33 @@ def test_every_metric_in_the_tables_exists() -> None:
     sources = "".join(path.read_text() for path in (REPOSITORY / "agent").glob("*.[ch]"))
     hub = {row[0] for row in definitions("hub/own_families.def", "OWN")}
     tables = section("## What to alert on")
+    tables = tables.split("Sources (`statsbus_source_...`", 1)[0]
     for part, known in zip(tables.split("Hub (`statsbus_hub_...`")[0:2], (agent, hub)):
         for cell in re.findall(r"^\| (`.*?`(?:, `.*?`)*) \|", part, flags=re.M):
             for name in re.findall(r"`(\w+)`", cell):
                 assert name in known or f'PREFIX "{name}"' in sources, name
+
+
+def test_every_family_about_sources_is_told_of() -> None:
+    known = {row[0] for row in definitions("hub/source_families.def", "SOURCE")}
+    rows = section("## What to alert on").split("Sources (`statsbus_source_...`", 1)[1]
+    assert set(re.findall(r"^\| `(\w+)` \|", rows, flags=re.M)) == known
+
+
+DOCUMENTS = [path for folder in (".", "docs", "docs/decisions", "schemas", "schemas/catalog", "publisher/python")
+             for path in sorted((REPOSITORY / folder).glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", path.read_text()):
+        name, _, heading = target.partition("#")
+        file = (path.parent / name) if name else path
+        assert file.exists(), target
+        if heading:
+            headings = [re.sub(r"[^\w -]", "", line.lstrip("# ")).lower().replace(" ", "-")
+                        for line in file.read_text().splitlines() if line.startswith("#")]
+            assert heading in headings, target
 
 
 @pytest.mark.parametrize("folder", ["common", "agent", "hub"])
