@@ -430,7 +430,7 @@ static const uint8_t *read_map(const struct reader *self, struct plan_scope *sco
                                const uint8_t *at)
 {
     const uint8_t *end = NULL;
-    if (node->input >= 0)
+    if (node->input >= 0 && self->binding->plan->has_gauges[node->input])
         (void) binding_open_root(self->binding, (uint32_t) node->input);
     if (node->n_keys)
         end = read_fields(self, scope, node, at);
@@ -541,20 +541,28 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
     return end;
 }
 
+static const uint8_t *read_observations(const struct reader *self, const uint8_t *at)
+{
+    uint32_t n = read_count(&at);
+    for (; n; n--)
+        at = read_observation(self, at);
+    return at;
+}
+
 void agent_apply(struct agent_binding *self, enum agent_record_type type, struct sb_mp *content,
                  const struct agent_moment *when, enum agent_apply_parts parts)
 {
     const struct reader reader = {.binding = self, .end = content->end, .parts = parts};
     self->when = when;
     self->record++;
+    self->has_opened = false;
     const uint8_t *at = content->at;
-    if (type == AGENT_RECORD_OBS && is_array(*at)) {
-        uint32_t n = read_count(&at);
-        for (; n; n--)
-            at = read_observation(&reader, at);
-        content->at = at;
-        return;
-    }
     struct plan_scope *scope = type < AGENT_RECORD_OBS ? self->side->records[type] : NULL;
-    content->at = scope ? read_element(&reader, scope, at) : skip_value(&reader, at);
+    if (type == AGENT_RECORD_OBS && is_array(*at))
+        content->at = read_observations(&reader, at);
+    else
+        content->at = scope ? read_element(&reader, scope, at) : skip_value(&reader, at);
+    /* Events don't count: every API server tells of them, but only one has the scheduler's snapshots. */
+    if (self->has_opened && type != AGENT_RECORD_EVENT)
+        self->to->snapshot_ms = when->arrival_ms;
 }

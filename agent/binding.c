@@ -79,6 +79,7 @@ static uint32_t open_input(struct agent_binding *self, uint32_t input)
     if (state->record != self->record) {
         state->record = self->record;
         state->is_open = agent_input_begin(self->to, input, self->when);
+        self->has_opened = self->has_opened || state->is_open;
     }
     return state->is_open ? input : AGENT_NONE;
 }

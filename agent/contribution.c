@@ -68,7 +68,6 @@ bool agent_input_begin(struct agent_contribution *to, uint32_t input, const stru
     have->time = when->time;
     have->host = when->host;
     have->shift = when->shift;
-    to->snapshot_ms = when->arrival_ms;
     to->is_gauge_changed = true;
     return true;
 }

@@ -94,7 +94,7 @@ struct agent_contribution {
     struct agent_input *inputs;
     uint32_t n_inputs, cap_inputs;
     bool is_gauge_changed; /* since the last agent_contribution_publish */
-    int64_t snapshot_ms;   /* arrival of the latest snapshot (of any input); -1: none yet */
+    int64_t snapshot_ms;   /* arrival of the latest gauges of a step or observation; -1: none yet */
 
     /* What is shown to hubs: set by agent_contribution_publish. */
     uint32_t *shown_cells;

@@ -143,8 +143,9 @@ struct agent_plan {
     const struct sb_catalog *catalog; /* borrowed */
     struct agent_ledger *ledger;      /* borrowed */
     struct plan_side engine, front_end;
-    struct plan_family *families; /* uthash, in order of adding */
-    uint32_t n_targets;           /* static targets of a binding */
+    struct plan_family *families;      /* uthash, in order of adding */
+    bool has_gauges[AGENT_INPUTS_MAX]; /* by root: a snapshot comes with it */
+    uint32_t n_targets;                /* static targets of a binding */
     uint32_t n_learnt;
     unsigned n_groups;
     uint64_t shape;
@@ -186,7 +187,8 @@ struct agent_binding {
     struct binding_input *inputs;     /* by input index */
     uint32_t cap_inputs;
     uint32_t counts[SB_AGENT_COUNTS]; /* cells of the agent's own counts; AGENT_NONE: none */
-    uint64_t record;                 /* rises with each */
+    uint64_t record;                  /* rises with each */
+    bool has_opened; /* the record being applied brought a snapshot that is not older than what was there */
     const struct agent_moment *when; /* of the record being applied */
 };
 

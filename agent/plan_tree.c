@@ -368,6 +368,8 @@ static enum sb_rc add_feed(struct agent_plan *self, const struct plan_family *fa
         rc = compile_labels(&compiler, err);
     if (rc == SB_OK)
         rc = add_program(&compiler, family, err);
+    if (rc == SB_OK && family->type == SB_GAUGE)
+        self->has_gauges[program->input] = true;
     return rc == SB_OK ? add_zeros(&compiler, family, err) : rc;
 }
 

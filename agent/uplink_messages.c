@@ -186,6 +186,15 @@ static bool are_gauges_due(const struct agent_uplink_row *row, const struct agen
     return !row->is_sent || row->shown_version != contribution->shown_version || row->is_live != contribution->is_live;
 }
 
+/* nil: only what exists from the start, and events. Any snapshot of the same source is younger than that. */
+static void put_age(struct sb_buf *out, int64_t shown_ms, int64_t now_ms)
+{
+    if (shown_ms < 0)
+        sb_mp_put_nil(out);
+    else
+        sb_mp_put_uint(out, now_ms > shown_ms ? (uint64_t) (now_ms - shown_ms) : 0);
+}
+
 bool agent_uplink_render_frame(struct agent_uplink *self, struct agent_uplink_row *row,
                                const struct agent_contribution *contribution,
                                const struct agent_uplink_release *release, int64_t now_ms, bool *is_needed)
@@ -200,13 +209,12 @@ bool agent_uplink_render_frame(struct agent_uplink *self, struct agent_uplink_ro
     }
     if (!*is_needed)
         return true;
-    const int64_t age_ms = contribution->shown_ms >= 0 ? now_ms - contribution->shown_ms : 0;
     const uint32_t n_shown = contribution->is_live ? contribution->n_shown : 0;
     start(self, 10, "FRAME");
     sb_mp_put_uint(&self->out, self->number + 1);
     sb_mp_put_uint(&self->out, release->generation);
     sb_mp_put_uint(&self->out, row->id);
-    sb_mp_put_uint(&self->out, age_ms > 0 ? (uint64_t) age_ms : 0);
+    put_age(&self->out, contribution->shown_ms, now_ms);
     sb_mp_put_bool(&self->out, contribution->is_live);
     sb_mp_put_bin(&self->out, contribution->shown_cells, n_shown * sizeof(uint32_t));
     sb_mp_put_bin(&self->out, contribution->shown_values, n_shown * sizeof(double));

@@ -58,6 +58,7 @@ struct frame {
     uint64_t generation;
     uint64_t contribution;
     uint64_t age_ms;
+    bool has_snapshot; /* else there is no age */
     bool is_live;
     struct packed gauges;
     struct packed cells;
@@ -98,10 +99,17 @@ static enum hub_refusal read_packed(struct sb_mp *at, struct packed *out)
     return HUB_OK;
 }
 
+static bool read_age(struct sb_mp *at, struct frame *out)
+{
+    out->age_ms = 0;
+    out->has_snapshot = !sb_mp_nil(at);
+    return !out->has_snapshot || sb_mp_uint(at, &out->age_ms);
+}
+
 static enum hub_refusal read_frame(struct sb_mp *at, struct frame *out)
 {
     if (!sb_mp_uint(at, &out->number) || !sb_mp_uint(at, &out->generation) || !sb_mp_uint(at, &out->contribution) ||
-        !sb_mp_uint(at, &out->age_ms) || !sb_mp_bool(at, &out->is_live))
+        !read_age(at, out) || !sb_mp_bool(at, &out->is_live))
         return HUB_REFUSAL_type;
     enum hub_refusal refusal = read_packed(at, &out->gauges);
     return refusal != HUB_OK ? refusal : read_packed(at, &out->cells);
@@ -374,7 +382,7 @@ static void apply_snapshot(struct hub_session *self, struct hub_contribution *co
     }
     apply_gauges(self, contribution, &frame->gauges);
     contribution->session = self->serial;
-    contribution->snapshot_ms = now_ms - age_ms;
+    contribution->snapshot_ms = frame->has_snapshot ? now_ms - age_ms : HUB_NO_SNAPSHOT;
     hub_contribution_revive(self->store, contribution);
 }
 

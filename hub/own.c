@@ -206,7 +206,7 @@ static void put_snapshot_age(const struct lines *lines)
     int64_t oldest_ms = own->now_ms;
     size_t at = 0;
     for (const struct hub_source *source; (source = hub_table_next(&own->store->sources, &at)) != NULL;) {
-        if (!source->shown)
+        if (!source->shown || source->shown->snapshot_ms == HUB_NO_SNAPSHOT)
             continue;
         is_any = true;
         if (source->shown->snapshot_ms < oldest_ms)

@@ -12,6 +12,8 @@
 #include "hub/values.h"
 #include "hub/view.h"
 
+#define HUB_NO_SNAPSHOT INT64_MIN
+
 enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096 };
 
 enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
@@ -61,7 +63,7 @@ struct hub_contribution {
     bool is_live;
     bool is_ended;       /* in order, by END */
     bool is_forgotten;   /* its agent will not speak of it again: to be retired */
-    int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock */
+    int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock; HUB_NO_SNAPSHOT: none has */
     uint64_t session;    /* serial of the last session that sent a frame of it */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;

@@ -108,6 +108,7 @@ static void fetch(const double *page)
         __builtin_prefetch(page + i);
 }
 
+enum { AHEAD = 6 };
 /* Adds one page of n parts up. */
 static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts, size_t n, const struct adder *adder)
 {
@@ -117,7 +118,8 @@ static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts,
     for (size_t i = 0; i < n; i++) {
         const double *page = page_of(parts[i].values, p);
         const double *low = page_of(parts[i].low, p);
-        fetch(page_of(parts[i].values, p + 1));
+        fetch(i + AHEAD < n ? page_of(parts[i + AHEAD].values, p)
+              : i + AHEAD - n < n ? page_of(parts[i + AHEAD - n].values, p + 1) : NULL);
         for (size_t k = 0; low && k < HUB_PAGE_CELLS; k++)
             out->low[k] += low[k];
         if (!page)

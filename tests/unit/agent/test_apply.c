@@ -374,6 +374,28 @@ static void a_source_that_is_not_live_shows_no_gauge(void **state)
     rig_release(&rig);
 }
 
+static void only_steps_and_observations_with_gauges_are_snapshots(void **state)
+{
+    (void) state;
+    struct rig rig;
+    rig_init(&rig, NULL, ", families: [{name: z, type: gauge, help: h}, {name: c_total, type: counter, help: h}]");
+    const struct agent_contribution *to = agent_binding_contribution(rig.engine);
+    rig_step(&rig, "{iteration_stats: {num_generation_tokens: 5}}");
+    rig_step(&rig, "{scheduler_stats: null}");
+    rig_apply_as(&rig, AGENT_RECORD_EVENT, "{sleep: {sleep: 0, level: 0}}", AGENT_APPLY_ALL);
+    rig_apply_as(&rig, AGENT_RECORD_OBS, "[[c_total, null, 1]]", AGENT_APPLY_ALL);
+    assert_int_equal(to->snapshot_ms, -1);
+    const int64_t arrival_ms = rig.now.arrival_ms;
+    rig_step(&rig, "{scheduler_stats: {num_running_reqs: 1}}");
+    assert_int_equal(to->snapshot_ms, arrival_ms);
+    rig_apply_as(&rig, AGENT_RECORD_OBS, "[[z, null, 1]]", AGENT_APPLY_ALL);
+    assert_int_equal(to->snapshot_ms, arrival_ms + 1000);
+    rig.now.time = 0; /* older than what is there */
+    rig_step(&rig, "{scheduler_stats: {num_running_reqs: 7}}");
+    assert_int_equal(to->snapshot_ms, arrival_ms + 1000);
+    rig_release(&rig);
+}
+
 static void the_sleep_state_is_one_of_three(void **state)
 {
     (void) state;
@@ -578,6 +600,7 @@ int main(void)
         cmocka_unit_test(times_of_other_hosts_are_shifted_before_they_are_compared),
         cmocka_unit_test(gauges_of_a_hello_count_no_deltas),
         cmocka_unit_test(a_source_that_is_not_live_shows_no_gauge),
+        cmocka_unit_test(only_steps_and_observations_with_gauges_are_snapshots),
         cmocka_unit_test(the_sleep_state_is_one_of_three),
         cmocka_unit_test(admission_rejections_belong_to_the_front_end),
         cmocka_unit_test(a_gauge_survives_the_four_billionth_snapshot),

@@ -34,12 +34,16 @@ static void note_frame(struct session *self, struct sb_mp *at)
     bool is_live;
     struct sb_slice bins[4];
     const uint64_t number = take_uint(at), generation = take_uint(at), contribution = take_uint(at);
-    (void) take_uint(at);
+    const bool has_age = !sb_mp_nil(at);
+    if (has_age)
+        (void) take_uint(at);
     assert_true(sb_mp_bool(at, &is_live));
     for (int i = 0; i < 4; i++)
         assert_true(sb_mp_bin(at, &bins[i]));
     assert_int_equal(bins[0].len / 4, bins[1].len / 8);
     assert_int_equal(bins[2].len / 4, bins[3].len / 8);
+    const struct agent_contribution *told = agent_ledger_contribution_at(self->bus.ledger, (uint32_t) contribution);
+    assert_true(!told || has_age == (told->shown_ms >= 0)); /* ids are indexes in these tests */
     note(self, " %llu g%llu c%llu %s gauges %zu cells %zu", (unsigned long long) number,
          (unsigned long long) generation, (unsigned long long) contribution, is_live ? "live" : "dead", bins[0].len / 4,
          bins[2].len / 4);

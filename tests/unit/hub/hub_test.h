@@ -261,6 +261,7 @@ struct test_frame {
     uint64_t generation;
     uint32_t contribution;
     uint64_t age_ms;
+    bool has_no_snapshot;
     bool is_dead;
     size_t n_gauges;
     struct sample gauges[8];
@@ -274,7 +275,10 @@ static inline void pack_frame(struct world *self, const struct test_frame *frame
     sb_mp_put_uint(buf, frame->number);
     sb_mp_put_uint(buf, frame->generation);
     sb_mp_put_uint(buf, frame->contribution);
-    sb_mp_put_uint(buf, frame->age_ms);
+    if (frame->has_no_snapshot)
+        sb_mp_put_nil(buf);
+    else
+        sb_mp_put_uint(buf, frame->age_ms);
     sb_mp_put_bool(buf, !frame->is_dead);
     put_samples(buf, frame->gauges, frame->n_gauges);
     put_samples(buf, frame->cells, frame->n_cells);

@@ -61,6 +61,26 @@ static void of_two_lineages_the_youngest_gauges_are_shown_and_counters_add_up(vo
     hub_session_release(&b);
 }
 
+/* An API server that never has the scheduler's snapshot, but what exists from the start: zeros. */
+static void gauges_without_a_snapshot_give_way_to_any_snapshot(void **state)
+{
+    struct world *world = *state;
+    struct hub_session a;
+    struct hub_session b;
+    join(world, &a, 'a', 1);
+    join(world, &b, 'b', 1);
+    struct test_frame from_the_start = {
+        .number = 1, .has_no_snapshot = true, .n_gauges = 1, .gauges = {{C_RUNNING, 0}}};
+    assert_int_equal(send_frame(world, &b, from_the_start), HUB_OK);
+    assert_scrape(world, "full", RUNNING(0));
+    send_both(world, &a, 1, 900, 42, 10);
+    from_the_start.number = 2;
+    assert_int_equal(send_frame(world, &b, from_the_start), HUB_OK);
+    assert_scrape(world, "full", RUNNING(42) TOKENS(10));
+    hub_session_release(&a);
+    hub_session_release(&b);
+}
+
 static void a_mean_counts_each_source_once(void **state)
 {
     struct world *world = *state;
@@ -221,6 +241,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
     const struct CMUnitTest tests[] = {
         CASE(of_two_lineages_the_youngest_gauges_are_shown_and_counters_add_up),
+        CASE(gauges_without_a_snapshot_give_way_to_any_snapshot),
         CASE(a_mean_counts_each_source_once),
         CASE(a_live_frame_without_gauges_shows_none_of_its_own),
         CASE(a_silent_agent_loses_all_gauges_and_no_counter),
