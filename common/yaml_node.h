@@ -1,4 +1,5 @@
-/* Walking a YAML document of libyaml with messages that say file and line. For the readers of YAML (catalog, settings, views). */
+/* Walking a YAML document of libyaml with messages that say file and line. For the readers of YAML (catalog, settings,
+ * views). */
 #ifndef SB_YAML_NODE_H
 #define SB_YAML_NODE_H
 

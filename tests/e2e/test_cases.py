@@ -195,6 +195,23 @@ def test_two_api_servers_add_up_and_show_one_gauge(cluster: Cluster) -> None:
         shows(cluster, "vllm:generation_tokens_total", 31)
 
 
+def test_an_api_server_without_snapshots_hides_nothing(cluster: Cluster) -> None:
+    """On another node, and so through another agent: it has a part of the iteration stats, and never the scheduler's."""
+    nodes = [cluster.add_node("node-a"), cluster.add_node("node-b")]
+    with Engine(nodes[0], [source(0, pod_ip="10.0.0.1")]) as first, Engine(nodes[1], [source(0, pod_ip="10.0.0.2")]) as second:
+        for engine in (first, second):
+            engine.wait_subscribed()
+        first.step(0, scheduler(running=42), {"num_generation_tokens": 1})
+        first.flush()
+        shows(cluster, "vllm:num_requests_running", 42)
+        for tokens in (10, 20, 30):  # each makes a frame of the second agent, younger than the first's last one
+            second.event(None, sleep={"sleep": 0, "level": 0})
+            second.step(0, None, {"num_generation_tokens": tokens})
+            second.flush()
+            shows(cluster, "vllm:generation_tokens_total", 1 + sum(range(10, tokens + 1, 10)))
+            assert cluster.hub.sample("vllm:num_requests_running") == 42
+
+
 def test_order_is_judged_per_source(cluster: Cluster, node: Node) -> None:
     with Engine(node, [source(0), source(1)]) as engine:
         engine.wait_subscribed()
