@@ -21,32 +21,33 @@ static size_t put(char out[SB_NUM_MAX], const char *text)
     return len;
 }
 
+static const uint64_t whole_powers[] = {1,
+                                        10,
+                                        100,
+                                        1000,
+                                        10000,
+                                        100000,
+                                        1000000,
+                                        10000000,
+                                        100000000,
+                                        1000000000,
+                                        10000000000,
+                                        100000000000,
+                                        1000000000000,
+                                        10000000000000,
+                                        100000000000000,
+                                        1000000000000000,
+                                        10000000000000000,
+                                        100000000000000000,
+                                        1000000000000000000,
+                                        10000000000000000000U};
+
 static size_t count_digits(uint64_t number)
 {
-    /* By digits: the least number that has one more. */
-    static const uint64_t least[] = {0,
-                                     10,
-                                     100,
-                                     1000,
-                                     10000,
-                                     100000,
-                                     1000000,
-                                     10000000,
-                                     100000000,
-                                     1000000000,
-                                     10000000000,
-                                     100000000000,
-                                     1000000000000,
-                                     10000000000000,
-                                     100000000000000,
-                                     1000000000000000,
-                                     10000000000000000,
-                                     100000000000000000,
-                                     1000000000000000000,
-                                     10000000000000000000U};
-    const unsigned bits = 64 - (unsigned) __builtin_clzll(number | 1);
+    number |= 1; /* 0 has a digit as well */
+    const unsigned bits = 64 - (unsigned) __builtin_clzll(number);
     const unsigned guess = bits * 1233 >> 12; /* bits * log10(2): right, or one too few */
-    return guess + (number >= least[guess]);
+    return guess + (number >= whole_powers[guess]);
 }
 
 /* The decimal digits of a number, two a step; returns how many. */
@@ -151,17 +152,16 @@ static wide shift_down(wide number, int shift)
  */
 static size_t put_long_decimal(char *out, double value)
 {
-    int exponent;
-    const double fraction = frexp(value, &exponent);
-    if (fraction == 0.5)
+    enum { FRACTION_BITS = 52, EXPONENT_BIAS = 1023 };
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint64_t one = (uint64_t) 1 << FRACTION_BITS;
+    const wide m = (bits & (one - 1)) | one; /* the limits of decimals are far from where that is not so */
+    if (m == one)
         return 0;
-    const wide m = (uint64_t) ldexp(fraction, 53);
-    const int shift = 53 - exponent; /* 3 to 66, within the limits of decimals */
-    wide power = 1;
-    for (size_t i = decimals_of(value) + 1; i > 0; i--)
-        power *= 10;
-
+    const int shift = FRACTION_BITS + EXPONENT_BIAS - (int) (bits >> FRACTION_BITS); /* 3 to 66 */
     size_t decimals = decimals_of(value) + 1;
+    const wide power = whole_powers[decimals];
     wide number = shift_down(m * power, shift);
     const wide back = number << shift;
     const wide off = back > m * power ? back - m * power : m * power - back;

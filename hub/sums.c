@@ -100,15 +100,21 @@ static const double *page_of(const struct hub_values *values, uint32_t p)
     return values && p < values->n_pages ? values->pages[p] : NULL;
 }
 
-/* Has the next page come near while this one is added: adding is faster than memory. */
-static void fetch(const double *page)
+/* Has the page come near that is added some parts later: adding is faster than memory. Always inline: gcc takes a call
+ * that does nothing but this for one without effect, and drops it. */
+static inline __attribute__((always_inline)) void fetch_ahead(const struct hub_part *parts, size_t n, size_t i,
+                                                              uint32_t p)
 {
-    enum { LINE = 64 / sizeof page[0] };
-    for (size_t i = 0; page && i < HUB_PAGE_CELLS; i += LINE)
-        __builtin_prefetch(page + i);
+    enum { AHEAD = 6, LINE = 64 / sizeof(double) };
+    const bool is_of_this_page = i + AHEAD < n;
+    size_t next = is_of_this_page ? i + AHEAD : i + AHEAD - n;
+    if (next >= n)
+        next = i; /* there are few */
+    const double *page = page_of(parts[next].values, is_of_this_page ? p : p + 1);
+    for (size_t at = 0; page && at < HUB_PAGE_CELLS; at += LINE)
+        __builtin_prefetch(page + at);
 }
 
-enum { AHEAD = 6 };
 /* Adds one page of n parts up. */
 static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts, size_t n, const struct adder *adder)
 {
@@ -118,8 +124,7 @@ static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts,
     for (size_t i = 0; i < n; i++) {
         const double *page = page_of(parts[i].values, p);
         const double *low = page_of(parts[i].low, p);
-        fetch(i + AHEAD < n ? page_of(parts[i + AHEAD].values, p)
-              : i + AHEAD - n < n ? page_of(parts[i + AHEAD - n].values, p + 1) : NULL);
+        fetch_ahead(parts, n, i, p);
         for (size_t k = 0; low && k < HUB_PAGE_CELLS; k++)
             out->low[k] += low[k];
         if (!page)
