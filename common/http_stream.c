@@ -7,7 +7,7 @@
 
 enum {
     PIECE_MAX = 16 * 1024 * 1024, /* of what a stream gives at once */
-    INPUT_A_CHUNK = 256 * 1024,   /* about what one call compresses before it gives out what it has: 2 ms of the loop */
+    INPUT_A_CHUNK = 128 * 1024,   /* about what one call compresses before it gives out what it has: 1 ms of the loop */
 };
 
 struct source {
