@@ -1,19 +1,27 @@
 /*
  * An agent with many contributions, all of whose cells change every round.
  *
- * usage: bench_frames hub|floor ENDPOINT CONTRIBUTIONS ROUNDS     hub: a real session, waits for the last ACK;
- * floor: the same frames to a socket that only receives.
+ * usage: bench_frames hub|floor ENDPOINT CONTRIBUTIONS ROUNDS     floor: to a socket that only receives; hub: a real
+ * session, which says "done" at the last ACK and stays. Every line that it reads then starts a watch, in which frames
+ * go one at a time, or ends it with what the longest took to be acknowledged, in milliseconds.
  */
-#include <endian.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 #include <zmq.h>
 
-#include "common/clock.h"
 #include "common/mp.h"
+#include "messages.h"
 
-enum { HISTOGRAMS = 46, BOUNDS = 21, COUNTERS = 42, CELLS = HISTOGRAMS * (BOUNDS + 2) + COUNTERS }; /* 1,100 */
+struct agent {
+    void *socket;
+    struct sb_buf out;
+    unsigned n;
+    uint64_t number; /* of the last frame */
+};
 
 static void die(const char *what)
 {
@@ -21,97 +29,25 @@ static void die(const char *what)
     exit(1);
 }
 
-static void send_buf(void *socket, struct sb_buf *buf)
+static void send_out(struct agent *self)
 {
-    if (zmq_send(socket, buf->data, buf->len, 0) < 0)
+    if (self->out.is_overflow || zmq_send(self->socket, self->out.data, self->out.len, 0) < 0)
         die("bench_frames: send");
-    sb_buf_clear(buf);
+    sb_buf_clear(&self->out);
 }
 
-static void put_pair(struct sb_buf *out, const char *name, const char *value)
+static void send_frame(struct agent *self, unsigned contribution, unsigned round)
 {
-    sb_mp_put_str(out, name);
-    sb_mp_put_str(out, value);
+    bench_put_frame(&self->out, ++self->number, contribution, round);
+    send_out(self);
 }
 
-static void put_families(struct sb_buf *out)
+/* Its answer may repeat the last ACK. */
+static void send_heartbeat(struct agent *self)
 {
-    sb_mp_put_array(out, HISTOGRAMS + COUNTERS);
-    for (unsigned i = 0; i < HISTOGRAMS + COUNTERS; i++) {
-        int is_histogram = i < HISTOGRAMS;
-        char name[32];
-        snprintf(name, sizeof name, is_histogram ? "bench:h%u_seconds" : "bench:c%u_total", i);
-        sb_mp_put_array(out, 8);
-        sb_mp_put_uint(out, i);
-        sb_mp_put_str(out, name);
-        sb_mp_put_str(out, is_histogram ? "histogram" : "counter");
-        sb_mp_put_nil(out);
-        if (is_histogram) {
-            sb_mp_put_array(out, BOUNDS);
-            for (int bound = 1; bound <= BOUNDS; bound++)
-                sb_mp_put_float(out, bound);
-        } else {
-            sb_mp_put_nil(out);
-        }
-        sb_mp_put_str(out, "of the benchmark");
-        sb_mp_put_nil(out);
-        sb_mp_put_nil(out);
-    }
-}
-
-static void put_series(struct sb_buf *out)
-{
-    uint32_t cell = 0;
-    sb_mp_put_array(out, HISTOGRAMS + COUNTERS);
-    for (unsigned i = 0; i < HISTOGRAMS + COUNTERS; i++) {
-        sb_mp_put_array(out, 3);
-        sb_mp_put_uint(out, cell);
-        sb_mp_put_uint(out, i);
-        sb_mp_put_map(out, 0);
-        cell += i < HISTOGRAMS ? BOUNDS + 2 : 1;
-    }
-}
-
-static void put_contributions(struct sb_buf *out, unsigned n)
-{
-    sb_mp_put_array(out, n);
-    for (unsigned i = 0; i < n; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "engine-%u", i);
-        sb_mp_put_array(out, 5);
-        sb_mp_put_uint(out, i);
-        sb_mp_put_uint(out, i + 1);
-        sb_mp_put_str(out, "engine");
-        sb_mp_put_map(out, 3);
-        put_pair(out, "service_name", "bench");
-        put_pair(out, "job_name", name);
-        put_pair(out, "dp_rank", "0");
-        sb_mp_put_map(out, 3);
-        put_pair(out, "model_name", "m");
-        put_pair(out, "instance_id", name);
-        put_pair(out, "role", i % 2 ? "prefill" : "decode");
-    }
-}
-
-static void put_frame(struct sb_buf *out, uint64_t number, unsigned contribution, unsigned round)
-{
-    static uint32_t ids[CELLS];
-    static double values[CELLS];
-    for (uint32_t i = 0; i < CELLS; i++) {
-        ids[i] = htole32(i);
-        values[i] = (double) round * 10 + i; /* little-endian hosts alone, as the daemons */
-    }
-    sb_mp_put_array(out, 10);
-    sb_mp_put_str(out, "FRAME");
-    sb_mp_put_uint(out, number);
-    sb_mp_put_uint(out, 1);
-    sb_mp_put_uint(out, contribution);
-    sb_mp_put_uint(out, 5);
-    sb_mp_put_bool(out, true);
-    sb_mp_put_bin(out, NULL, 0);
-    sb_mp_put_bin(out, NULL, 0);
-    sb_mp_put_bin(out, ids, sizeof ids);
-    sb_mp_put_bin(out, values, sizeof values);
+    sb_mp_put_array(&self->out, 1);
+    sb_mp_put_str(&self->out, "FRAME");
+    send_out(self);
 }
 
 /* Takes what the hub says until its ACK has reached `number`. */
@@ -139,69 +75,90 @@ static void take_acks(void *socket)
         ;
 }
 
-static void open_session(void *socket, struct sb_buf *out, unsigned n)
+static void open_session(struct agent *self)
 {
-    static const uint8_t lineage[16] = "bench-lineage-1";
     char welcome[256];
-    sb_mp_put_array(out, 6);
-    sb_mp_put_str(out, "HELLO");
-    sb_mp_put_uint(out, 1);
-    sb_mp_put_str(out, "node");
-    sb_mp_put_bin(out, lineage, sizeof lineage);
-    sb_mp_put_uint(out, 1);
-    sb_mp_put_str(out, "bench");
-    send_buf(socket, out);
-    if (zmq_recv(socket, welcome, sizeof welcome, 0) < 0)
+    bench_put_hello(&self->out);
+    send_out(self);
+    if (zmq_recv(self->socket, welcome, sizeof welcome, 0) < 0)
         die("bench_frames: welcome");
-    sb_mp_put_array(out, 4);
-    sb_mp_put_str(out, "DEFINE");
-    put_families(out);
-    put_series(out);
-    put_contributions(out, n);
-    send_buf(socket, out);
+    bench_put_define(&self->out, self->n);
+    send_out(self);
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double) now.tv_sec * 1e3 + (double) now.tv_nsec / 1e6;
+}
+
+/* A byte to read, and taken; waits for it this long. */
+static bool is_told(int wait_ms)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    char byte;
+    if (poll(&in, 1, wait_ms) <= 0)
+        return false;
+    if (read(STDIN_FILENO, &byte, 1) != 1)
+        exit(0);
+    return true;
+}
+
+static void watch(struct agent *self, unsigned round)
+{
+    double longest_ms = 0;
+    for (unsigned i = 0; !is_told(1); i = (i + 1) % self->n) {
+        const double from = now_ms();
+        send_frame(self, i, round);
+        wait_for_ack(self->socket, self->number);
+        const double took = now_ms() - from;
+        longest_ms = took > longest_ms ? took : longest_ms;
+    }
+    printf("%.3f\n", longest_ms);
+    fflush(stdout);
+}
+
+/* Contributions stay live while the hub is scraped. */
+static void stay(struct agent *self, unsigned round)
+{
+    send_heartbeat(self);
+    wait_for_ack(self->socket, self->number);
+    puts("done");
+    fflush(stdout);
+    for (;;) {
+        send_heartbeat(self);
+        take_acks(self->socket);
+        if (is_told(1000))
+            watch(self, ++round);
+    }
 }
 
 int main(int argc, char **argv)
 {
     if (argc != 5)
         return 2;
-    int is_hub = strcmp(argv[1], "hub") == 0;
-    unsigned n = (unsigned) strtoul(argv[3], NULL, 10), rounds = (unsigned) strtoul(argv[4], NULL, 10);
+    const bool is_hub = strcmp(argv[1], "hub") == 0;
+    const unsigned rounds = (unsigned) strtoul(argv[4], NULL, 10);
     void *context = zmq_ctx_new();
-    void *socket = zmq_socket(context, ZMQ_DEALER);
+    struct agent agent = {.socket = zmq_socket(context, ZMQ_DEALER), .n = (unsigned) strtoul(argv[3], NULL, 10)};
     int queue = 8;
-    zmq_setsockopt(socket, ZMQ_SNDHWM, &queue, sizeof queue);
-    if (zmq_connect(socket, argv[2]) != 0)
+    zmq_setsockopt(agent.socket, ZMQ_SNDHWM, &queue, sizeof queue);
+    if (zmq_connect(agent.socket, argv[2]) != 0)
         die(argv[2]);
-    struct sb_buf out;
-    sb_buf_init(&out, 16 << 20);
+    sb_buf_init(&agent.out, 16 << 20);
     if (is_hub)
-        open_session(socket, &out, n);
-    uint64_t number = 0;
+        open_session(&agent);
     for (unsigned round = 1; round <= rounds; round++) {
-        for (unsigned i = 0; i < n; i++) {
-            put_frame(&out, ++number, i, round);
-            send_buf(socket, &out);
-            take_acks(socket);
+        for (unsigned i = 0; i < agent.n; i++) {
+            send_frame(&agent, i, round);
+            take_acks(agent.socket);
         }
     }
-    if (is_hub) {
-        sb_mp_put_array(&out, 1); /* a heartbeat: its answer may repeat the last ACK */
-        sb_mp_put_str(&out, "FRAME");
-        send_buf(socket, &out);
-        wait_for_ack(socket, number);
-        puts("done"); /* and stay, so that the contributions are live while the hub is scraped */
-        fflush(stdout);
-        for (;;) {
-            sb_mp_put_array(&out, 1);
-            sb_mp_put_str(&out, "FRAME");
-            send_buf(socket, &out);
-            zmq_poll(NULL, 0, 1000);
-            take_acks(socket);
-        }
-    }
-    sb_buf_release(&out);
-    zmq_close(socket);
+    if (is_hub)
+        stay(&agent, rounds);
+    sb_buf_release(&agent.out);
+    zmq_close(agent.socket);
     zmq_ctx_term(context);
     return 0;
 }

@@ -14,9 +14,9 @@
 #include "hub/own.h"
 #include "hub/render.h"
 #include "hub/session.h"
+#include "messages.h"
 
-enum { HISTOGRAMS = 46, BOUNDS = 21, COUNTERS = 38, GAUGES = 4, ENGINES_A_NODE = 8, ROUNDS = 15 };
-enum { CELLS = HISTOGRAMS * (BOUNDS + 2) + COUNTERS, FAMILIES = HISTOGRAMS + COUNTERS + GAUGES };
+enum { ROUNDS = 15 };
 
 static struct hub_store store;
 static struct hub_counters counters;
@@ -25,112 +25,6 @@ static void die(const char *what)
 {
     fprintf(stderr, "bench_views: %s\n", what);
     exit(1);
-}
-
-static void put_pair(struct sb_buf *out, const char *name, const char *value)
-{
-    sb_mp_put_str(out, name);
-    sb_mp_put_str(out, value);
-}
-
-static const char *type_of(unsigned i)
-{
-    return i < HISTOGRAMS ? "histogram" : i < HISTOGRAMS + COUNTERS ? "counter" : "gauge";
-}
-
-static void put_family(struct sb_buf *out, unsigned i)
-{
-    char name[40];
-    snprintf(name, sizeof name,
-             i < HISTOGRAMS              ? "bench:h%u_seconds"
-             : i < HISTOGRAMS + COUNTERS ? "bench:c%u_total"
-                                         : "bench:g%u",
-             i);
-    sb_mp_put_array(out, 8);
-    sb_mp_put_uint(out, i);
-    sb_mp_put_str(out, name);
-    sb_mp_put_str(out, type_of(i));
-    sb_mp_put_nil(out);
-    if (i < HISTOGRAMS)
-        sb_mp_put_array(out, BOUNDS);
-    else
-        sb_mp_put_nil(out);
-    for (int bound = 1; i < HISTOGRAMS && bound <= BOUNDS; bound++)
-        sb_mp_put_float(out, bound / 8.0);
-    sb_mp_put_str(out, "of the benchmark");
-    sb_mp_put_str(out, i < HISTOGRAMS ? (i % 4 == 0 ? "histogram_latency" : "histogram")
-                       : i % 2        ? "cache_metric"
-                                      : "state_gauge");
-    if (i % 8 != 0) {
-        sb_mp_put_nil(out);
-        return;
-    }
-    sb_mp_put_array(out, 1);
-    sb_mp_put_str(out, "decode");
-}
-
-static void define(struct sb_buf *out, unsigned n)
-{
-    uint32_t cell = 0;
-    sb_mp_put_array(out, 4);
-    sb_mp_put_str(out, "DEFINE");
-    sb_mp_put_array(out, FAMILIES);
-    for (unsigned i = 0; i < FAMILIES; i++)
-        put_family(out, i);
-    sb_mp_put_array(out, FAMILIES);
-    for (unsigned i = 0; i < FAMILIES; i++) {
-        sb_mp_put_array(out, 3);
-        sb_mp_put_uint(out, cell);
-        sb_mp_put_uint(out, i);
-        sb_mp_put_map(out, 0);
-        cell += i < HISTOGRAMS ? BOUNDS + 2 : 1;
-    }
-    sb_mp_put_array(out, n);
-    for (unsigned i = 0; i < n; i++) {
-        char name[32];
-        char node[32];
-        snprintf(name, sizeof name, "engine-%u", i);
-        snprintf(node, sizeof node, "node-%u", i / ENGINES_A_NODE);
-        sb_mp_put_array(out, 5);
-        sb_mp_put_uint(out, i);
-        sb_mp_put_uint(out, i + 1);
-        sb_mp_put_str(out, "engine");
-        sb_mp_put_map(out, 3);
-        put_pair(out, "service_name", "bench");
-        put_pair(out, "job_name", name);
-        put_pair(out, "dp_rank", "0");
-        sb_mp_put_map(out, 5);
-        put_pair(out, "model_name", "m");
-        put_pair(out, "instance_id", name);
-        put_pair(out, "role", i / ENGINES_A_NODE % 2 ? "prefill" : "decode");
-        put_pair(out, "node", node);
-        put_pair(out, "pod_ip", node);
-    }
-}
-
-static void frame(struct sb_buf *out, unsigned contribution)
-{
-    static uint32_t ids[CELLS + GAUGES];
-    static double values[CELLS + GAUGES];
-    for (uint32_t i = 0; i < CELLS + GAUGES; i++) {
-        ids[i] = i;
-        values[i] = 1000 + i + contribution;
-        if (i < HISTOGRAMS * (BOUNDS + 2) && i % (BOUNDS + 2) == BOUNDS + 1)
-            values[i] = values[i] * 0.37 + 0.001 * contribution; /* the sum */
-    }
-    for (uint32_t i = CELLS; i < CELLS + GAUGES; i++)
-        values[i] = i % 2 ? 0.3 + 0.0001 * contribution : contribution % 64;
-    sb_mp_put_array(out, 10);
-    sb_mp_put_str(out, "FRAME");
-    sb_mp_put_uint(out, contribution + 1);
-    sb_mp_put_uint(out, 1);
-    sb_mp_put_uint(out, contribution);
-    sb_mp_put_uint(out, 5);
-    sb_mp_put_bool(out, true);
-    sb_mp_put_bin(out, &ids[CELLS], GAUGES * sizeof ids[0]);
-    sb_mp_put_bin(out, &values[CELLS], GAUGES * sizeof values[0]);
-    sb_mp_put_bin(out, ids, CELLS * sizeof ids[0]);
-    sb_mp_put_bin(out, values, CELLS * sizeof values[0]);
 }
 
 static void take(struct hub_session *session, struct sb_buf *message, struct sb_buf *answer)
@@ -143,24 +37,17 @@ static void take(struct hub_session *session, struct sb_buf *message, struct sb_
 
 static void fill(struct hub_session *session, unsigned n)
 {
-    static const uint8_t lineage[HUB_LINEAGE_BYTES] = "bench-lineage";
     struct sb_buf message;
     struct sb_buf answer;
     sb_buf_init(&message, HUB_MESSAGE_MAX);
     sb_buf_init(&answer, 4096);
     hub_session_init(session, &store, 1, 1000);
-    sb_mp_put_array(&message, 6);
-    sb_mp_put_str(&message, "HELLO");
-    sb_mp_put_uint(&message, HUB_WIRE_VERSION);
-    sb_mp_put_str(&message, "node");
-    sb_mp_put_bin(&message, lineage, sizeof lineage);
-    sb_mp_put_uint(&message, 0);
-    sb_mp_put_str(&message, "bench");
+    bench_put_hello(&message);
     take(session, &message, &answer);
-    define(&message, n);
+    bench_put_define(&message, n);
     take(session, &message, &answer);
     for (unsigned i = 0; i < n; i++) {
-        frame(&message, i);
+        bench_put_frame(&message, i + 1, i, 1);
         take(session, &message, &answer);
     }
     sb_buf_release(&message);
