@@ -315,13 +315,20 @@ static enum hub_refusal apply_contribution(struct hub_session *self, struct sb_m
         .epoch = element.epoch, .kind = element.kind, .source = &source, .identity = &identity};
     switch (hub_store_contribution(self->store, self->lineage, &def, &slot->contribution, NULL)) {
     case SB_OK:
-        slot->state = HUB_SLOT_DEFINED;
-        return HUB_OK;
+        break;
     case SB_INVAL:
         return HUB_REFUSAL_identity;
     default:
         return HUB_REFUSAL_limit;
     }
+    if (slot->contribution && slot->contribution->named_by == self->serial) {
+        slot->contribution = NULL;
+        return HUB_REFUSAL_id_taken;
+    }
+    if (slot->contribution)
+        slot->contribution->named_by = self->serial;
+    slot->state = HUB_SLOT_DEFINED;
+    return HUB_OK;
 }
 
 /* The message's three arrays: what each may hold at most, and its two walks. */

@@ -65,6 +65,7 @@ struct hub_contribution {
     bool is_forgotten;   /* its agent will not speak of it again: to be retired */
     int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock; HUB_NO_SNAPSHOT: none has */
     uint64_t session;    /* serial of the last session that sent a frame of it */
+    uint64_t named_by;   /* serial of the last session that defined it: under one id, so that FORGET leaves no other */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
     struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */

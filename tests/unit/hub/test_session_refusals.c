@@ -205,7 +205,8 @@ static void bad_contributions_are_refused_by_reason(void **state)
         {1, 1, "engine", "service_name=s,job_name=j,dp_rank=0", "model_name=other", HUB_REFUSAL_identity},
         {1, 1, "front-end", "service_name=s,job_name=j,dp_rank=0", "model_name=m,role=both,instance_id=i-1",
          HUB_REFUSAL_identity},
-        {1, 1, "engine", "service_name=s,job_name=j,dp_rank=0", "model_name=m,role=both,instance_id=i-1", HUB_OK},
+        {1, 1, "engine", "service_name=s,job_name=j,dp_rank=0", "model_name=m,role=both,instance_id=i-1",
+         HUB_REFUSAL_id_taken}, /* an epoch has one id in a session: FORGET of it must leave no other */
         {65535, 6, "front-end", "", "", HUB_OK},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
