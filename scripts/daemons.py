@@ -176,6 +176,7 @@ class Node:
     """One agent and its endpoints."""
 
     def __init__(self, folder: Path, binaries: Path, hub_endpoint: str, name: str, flags: list[str]) -> None:
+        self.name = name
         self.folder = folder / name
         self.folder.mkdir()
         self.engines = f"ipc://{self.folder}/engines"
@@ -200,6 +201,7 @@ class Cluster:
                                    "--http", f"127.0.0.1:{port}", *(hub_flags or [])], self.folder, port)
         self.nodes: list[Node] = []
         self.players: list[Process] = []
+        self._n_players = 0  # ever; players may be taken out of the list
 
     def __enter__(self) -> Cluster:
         try:
@@ -229,7 +231,8 @@ class Cluster:
         command = [sys.executable, "-m", "statsbus", "replay", str(stream), "--engines", node.engines, "--replay", node.replay,
                    "--speed", speed, "--service", service, "--job-name", job_name, "--instance-id", instance_id,
                    "--role", role, *flags]
-        player = Process(f"player-{len(self.players)}", command, self.folder)
+        player = Process(f"player-{self._n_players}", command, self.folder)
+        self._n_players += 1
         self.players.append(player)
         return player.start()
 

@@ -1,17 +1,19 @@
-"""Plays a recording of a real vLLM engine through agent and hub (see scripts/demo)."""
+"""Plays recordings of real vLLM engines through agents and a hub (see scripts/demo)."""
 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
+import time
 from pathlib import Path
-from types import FrameType
 
 from daemons import CAPTURES, REPOSITORY, Cluster, DaemonError, Process, samples, wait_for
+from demo_cluster import HUB_FLAGS, Demo
+from watch import EVERY_S, Screen, Terminal, ends_by_signals, rest
+from watch_view import WINDOW_S
 
 STREAM = CAPTURES / "plain" / "stream.bin.gz"
-BUSY_STREAM = CAPTURES / "smallkv" / "stream.bin.gz"  # has requests waiting and a full cache to look at
+UP_S, DOWN_S = 30.0, 4.0  # how long the engine that restarts now and then runs, and is away
 SHOWN = [
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
@@ -51,41 +53,56 @@ def once(cluster: Cluster) -> None:
     show(cluster.hub)
 
 
-def loop(cluster: Cluster) -> None:
-    node = cluster.add_node()
-    player = cluster.player(node, BUSY_STREAM, "--loop", speed="1")
-    print(f"""
-An engine's recording is playing, over and over, at its own speed: some seconds of load, then a rest. Look at:
+def pages(cluster: Cluster, demo: Demo) -> list[str]:
+    """What to open, one a line."""
+    found = {f"http://127.0.0.1:{cluster.hub.port}/metrics": "the hub: all engines of the service; ?type=role, node, instance, dp for others"}
+    for node in cluster.nodes:
+        found[f"http://127.0.0.1:{node.agent.port}/metrics"] = f"the agent of {node.name} about itself"
+    if demo.prometheus:
+        found[f"http://127.0.0.1:{demo.prometheus.port}/graph"] = "Prometheus, with full and instance:..."
+    found[str(cluster.folder)] = "logs"
+    width = max(map(len, found))
+    return [f"  {page:{width}}  {what}" for page, what in found.items()]
 
-  http://127.0.0.1:{cluster.hub.port}/metrics              the engine's numbers, summed over all engines of a service
-  http://127.0.0.1:{cluster.hub.port}/metrics?type=dp      the same, engine by engine
-  http://127.0.0.1:{node.agent.port}/metrics              the agent about itself
-  {cluster.folder}    its logs
 
-Ctrl-C stops everything.
-""", flush=True)
+def play(cluster: Cluster, up_s: float, with_prometheus: bool) -> None:
+    """Until a signal comes: in a terminal the table, otherwise only the pages to open."""
+    demo = Demo(cluster, up_s, DOWN_S, time.monotonic())
+    if with_prometheus:
+        demo.start_prometheus()
+    above = ["statsbus: two nodes, four engines that replay recordings, one of which restarts now and then. Ctrl-C stops everything.",
+             f"Quantiles are of all since the start, rates of the last {WINDOW_S:.0f} s; - is what nobody said."]
+    below = pages(cluster, demo)
     try:
-        while not (ended := [p for p in (player, node.agent, cluster.hub) if not p.is_running()]):
-            signal.sigtimedwait([], 0.5)  # a rest that a signal ends
-        raise DaemonError(f"{ended[0].name} ended with {ended[0].poll()}; its log ends:\n{ended[0].log()[-2000:]}")
+        if not sys.stdout.isatty():
+            print("\n".join([*above, *below]), flush=True)
+            while True:
+                demo.step(time.monotonic())
+                rest(EVERY_S)
+        with Terminal() as terminal:
+            screen = Screen(terminal, f"127.0.0.1:{cluster.hub.port}")
+            while True:
+                demo.step(time.monotonic())
+                screen.refresh(above, below)
+                rest(EVERY_S)
     except KeyboardInterrupt:
-        print("\ndemo: stopping", flush=True)
-
-
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+        print("demo: stopping", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=Path, required=True, help="folder of statsbus-agent and statsbus-hub")
     parser.add_argument("--once", action="store_true", help="play the recording once, print some values, stop")
+    parser.add_argument("--prometheus", action="store_true", help="start Prometheus, too, which is installed here")
+    parser.add_argument("--up", type=float, default=UP_S, metavar="S", help="seconds between restarts of prefill-1 (default: %(default)g)")
     args = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+    ends_by_signals()
     try:
-        with Cluster(args.bin) as cluster:
-            (once if args.once else loop)(cluster)
+        with Cluster(args.bin, HUB_FLAGS) as cluster:
+            if args.once:
+                once(cluster)
+            else:
+                play(cluster, args.up, args.prometheus)
     except DaemonError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
