@@ -193,6 +193,8 @@ static void put_histogram(const struct row *row, const struct hub_merge *merge, 
 static void put_ratio(const struct row *row, struct hub_series *series, double denominator)
 {
     const struct hub_family *of = row->entry->of;
+    if (of->n_variants == 0)
+        return; /* nobody counts it: out of memory when it was defined */
     const struct hub_series *twin = hub_index_find_series(&row->scrape->store->index, of->variants[0], series->labels);
     double numerator;
     double ratio;

@@ -269,7 +269,7 @@ static bool join_views(struct hub_store *self, struct hub_contribution *contribu
     for (size_t i = 0; i < self->n_views; i++) {
         if (!hub_view_takes(&self->views[i], contribution->identity))
             continue;
-        contribution->groups[i] = hub_view_join(&self->views[i], contribution, contribution->identity, self->now_ms);
+        contribution->groups[i] = hub_view_join(&self->views[i], contribution, contribution->identity);
         if (!contribution->groups[i]) {
             leave_views(self, contribution);
             return false;

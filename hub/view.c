@@ -133,7 +133,7 @@ static struct sb_labelset *row_labels(const struct hub_view *self, const struct 
     return sb_labelsets_get(self->labelsets, &draft);
 }
 
-static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **labels, int64_t now_ms)
+static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **labels)
 {
     struct hub_group *group = calloc(1, sizeof *group);
     if (!group || !reserve_group(self) || !reserve_member(group) ||
@@ -145,21 +145,21 @@ static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **l
     }
     group->id = ++self->last_id;
     group->labels = *labels;
-    group->idle_since_ms = now_ms;
+    group->idle_since_ms = HUB_NEVER_MS; /* what is dead when it is met has lingered elsewhere, or before */
     *labels = NULL;
     self->groups[self->n_groups++] = group;
     return group;
 }
 
 struct hub_group *hub_view_join(struct hub_view *self, struct hub_contribution *contribution,
-                                const struct sb_labelset *identity, int64_t now_ms)
+                                const struct sb_labelset *identity)
 {
     struct sb_labelset *labels = row_labels(self, identity);
     if (!labels)
         return NULL;
     struct hub_group *group = hub_table_find(&self->table, labels->hash, group_is, labels);
     if (!group)
-        group = add_group(self, &labels, now_ms);
+        group = add_group(self, &labels);
     if (labels)
         sb_labelsets_drop(self->labelsets, &labels);
     if (!group || !reserve_member(group))
@@ -256,37 +256,84 @@ static size_t retired_bytes(const struct hub_group *group)
     return bytes;
 }
 
-static struct hub_group *idle_longest(const struct hub_view *self)
+/* Of empty groups, how many have been idle since this moment or longer. */
+static size_t count_idle_since(const struct hub_view *self, int64_t since_ms)
 {
-    struct hub_group *oldest = NULL;
-    for (size_t i = 0; i < self->n_groups; i++) {
-        struct hub_group *each = self->groups[i];
-        if (each->n_members == 0 && (!oldest || each->idle_since_ms < oldest->idle_since_ms))
-            oldest = each;
+    size_t n = 0;
+    for (size_t i = 0; i < self->n_groups; i++)
+        n += self->groups[i]->n_members == 0 && self->groups[i]->idle_since_ms <= since_ms;
+    return n;
+}
+
+/*
+ * The first moment since which at least n (1 or more) empty groups have been idle. Found by halving, so that many rows
+ * over the limit cost one sweep no more than few.
+ */
+static int64_t idle_moment(const struct hub_view *self, size_t n, int64_t now_ms)
+{
+    int64_t low = HUB_NEVER_MS;
+    int64_t high = now_ms;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (count_idle_since(self, middle) >= n)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    return oldest;
+    return low;
+}
+
+static void drop_group(struct hub_view *self, struct hub_group *group, size_t *bytes)
+{
+    *bytes += retired_bytes(group);
+    hub_table_remove(&self->table, group->labels->hash, group);
+    destroy_group(self, group);
+}
+
+/* Drops what isn't shown any more. Returns how many empty groups there are left. */
+static size_t drop_hidden(struct hub_view *self, int64_t now_ms, int64_t linger_ms, size_t *bytes)
+{
+    size_t n_empty = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_groups; i++) {
+        struct hub_group *group = self->groups[i];
+        bool is_empty = group->n_members == 0;
+        if (is_empty && !hub_view_shows(self, group, now_ms, linger_ms)) {
+            drop_group(self, group, bytes);
+            continue;
+        }
+        n_empty += is_empty;
+        self->groups[kept++] = group;
+    }
+    self->n_groups = kept;
+    return n_empty;
+}
+
+/* Drops the n empty groups that have been idle longest; of those idle since one moment, the first ones. */
+static void drop_idle_longest(struct hub_view *self, size_t n, int64_t now_ms, size_t *bytes)
+{
+    int64_t moment_ms = idle_moment(self, n, now_ms);
+    size_t n_at_moment = n - count_idle_since(self, moment_ms - 1);
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_groups; i++) {
+        struct hub_group *group = self->groups[i];
+        bool is_at_moment = group->idle_since_ms == moment_ms && n_at_moment > 0;
+        if (group->n_members > 0 || (group->idle_since_ms >= moment_ms && !is_at_moment)) {
+            self->groups[kept++] = group;
+            continue;
+        }
+        n_at_moment -= is_at_moment;
+        drop_group(self, group, bytes);
+    }
+    self->n_groups = kept;
 }
 
 size_t hub_view_sweep(struct hub_view *self, int64_t now_ms, int64_t linger_ms, size_t kept_max, size_t *bytes)
 {
-    size_t n_empty = 0;
     *bytes = 0;
-    for (size_t i = self->n_groups; i-- > 0;) {
-        struct hub_group *group = self->groups[i];
-        if (group->n_members > 0)
-            continue;
-        if (hub_view_shows(self, group, now_ms, linger_ms)) {
-            n_empty++;
-            continue;
-        }
-        *bytes += retired_bytes(group);
-        remove_group(self, group);
-    }
-    size_t dropped = 0;
-    for (; n_empty > kept_max; n_empty--, dropped++) {
-        struct hub_group *group = idle_longest(self);
-        *bytes += retired_bytes(group);
-        remove_group(self, group);
-    }
-    return dropped;
+    size_t n_empty = drop_hidden(self, now_ms, linger_ms, bytes);
+    if (n_empty <= kept_max)
+        return 0;
+    drop_idle_longest(self, n_empty - kept_max, now_ms, bytes);
+    return n_empty - kept_max;
 }

@@ -12,6 +12,8 @@
 #include "hub/values.h"
 #include "hub/view_specs.h"
 
+#define HUB_NEVER_MS (INT64_MIN / 2) /* a time so long ago that any span since then is over */
+
 struct hub_contribution;
 
 /* The cells of forgotten contributions of one role, in double-double. */
@@ -25,7 +27,7 @@ struct hub_retired {
 struct hub_group {
     uint64_t id;                /* rising in order of making, never used again: a cursor may hold it */
     struct sb_labelset *labels; /* owned; an absent label isn't in it */
-    int64_t idle_since_ms;      /* when the last member stopped to live, or the group was made */
+    int64_t idle_since_ms;      /* when the last member stopped to live; HUB_NEVER_MS: none has lived */
     uint32_t n_live;            /* members that live */
     uint32_t n_members;
     uint32_t cap_members;
@@ -57,7 +59,7 @@ bool hub_view_takes(const struct hub_view *self, const struct sb_labelset *ident
 
 /* Puts a contribution with this identity into its group, made if need be. NULL: out of memory. */
 struct hub_group *hub_view_join(struct hub_view *self, struct hub_contribution *contribution,
-                                const struct sb_labelset *identity, int64_t now_ms) SB_CHECK;
+                                const struct sb_labelset *identity) SB_CHECK;
 /* Takes it out again. A group that has neither members nor retired cells then goes. */
 void hub_view_leave(struct hub_view *self, struct hub_group *group, const struct hub_contribution *contribution);
 

@@ -311,7 +311,7 @@ class Model:
         row = self.rows[view.name].get(labels)
         if not row:
             self._n_rows += 1
-            row = self.rows[view.name][labels] = Row(labels, self._n_rows, live_until=self.now)
+            row = self.rows[view.name][labels] = Row(labels, self._n_rows)
         return row
 
     def _rows_of(self, contribution: Contribution) -> list[Row]:
