@@ -318,6 +318,8 @@ static enum hub_refusal apply_contribution(struct hub_session *self, struct sb_m
         break;
     case SB_INVAL:
         return HUB_REFUSAL_identity;
+    case SB_ABSENT:
+        return HUB_REFUSAL_closed;
     default:
         return HUB_REFUSAL_limit;
     }
@@ -325,8 +327,10 @@ static enum hub_refusal apply_contribution(struct hub_session *self, struct sb_m
         slot->contribution = NULL;
         return HUB_REFUSAL_id_taken;
     }
-    if (slot->contribution)
+    if (slot->contribution) {
         slot->contribution->named_by = self->serial;
+        slot->contribution->is_left_out = false;
+    }
     slot->state = HUB_SLOT_DEFINED;
     return HUB_OK;
 }

@@ -104,20 +104,6 @@ void hub_store_retire(struct hub_store *self, struct hub_contribution *contribut
     hub_store_remove(self, contribution);
 }
 
-static void bury_silent(struct hub_store *self, int64_t now_ms, int64_t timeout_ms)
-{
-    size_t at = 0;
-    for (struct hub_contribution *each; (each = hub_table_next(&self->contributions, &at)) != NULL;) {
-        if (!each->is_live)
-            continue;
-        const struct hub_lineage *lineage = each->lineage;
-        bool is_silent = now_ms - lineage->heard_ms >= timeout_ms;
-        bool is_left_out = each->session != lineage->session && now_ms - lineage->began_ms >= timeout_ms;
-        if (is_silent || (lineage->session != 0 && is_left_out))
-            hub_contribution_bury(self, each, false);
-    }
-}
-
 /* Tries again what there was no memory for: one a sweep. */
 static void retire_forgotten(struct hub_store *self)
 {
@@ -130,16 +116,58 @@ static void retire_forgotten(struct hub_store *self)
     }
 }
 
-/* A closed lineage stays in the table, with or without contributions. */
-static void close_silent_lineages(struct hub_store *self, int64_t now_ms, int64_t closed_after_ms)
+void hub_store_close(struct hub_store *self, struct hub_lineage *lineage)
+{
+    lineage->is_closed = true;
+    for (uint32_t i = lineage->n_contributions; i-- > 0;) /* what is retired leaves the list */
+        hub_store_retire(self, lineage->contributions[i]);
+}
+
+/*
+ * A session names all that its agent has in its first moments. What it doesn't name has ended, some time ago, and is
+ * forgotten. That becomes final as late as the counts of an agent that is silent: an agent whose state could not be
+ * written meanwhile might come back with it.
+ */
+static void judge_left_out(struct hub_store *self, struct hub_contribution *contribution, int64_t now_ms,
+                           int64_t closed_after_ms)
+{
+    struct hub_lineage *lineage = contribution->lineage;
+    if (!contribution->is_left_out)
+        contribution->left_out_ms = lineage->began_ms;
+    contribution->is_left_out = true;
+    if (contribution->is_live || !contribution->is_ended)
+        hub_contribution_bury(self, contribution, true);
+    if (contribution->is_forgotten || now_ms - contribution->left_out_ms < closed_after_ms)
+        return;
+    if (sb_ranges_add(&lineage->final, contribution->epoch, contribution->epoch))
+        hub_store_retire(self, contribution);
+    else
+        self->counters->limits[HUB_LIMIT_final_epochs]++;
+}
+
+static void judge_contributions(struct hub_store *self, struct hub_lineage *lineage, int64_t now_ms, int64_t timeout_ms,
+                                int64_t closed_after_ms)
+{
+    bool is_silent = now_ms - lineage->heard_ms >= timeout_ms;
+    bool has_spoken = lineage->session != 0 && now_ms - lineage->began_ms >= timeout_ms;
+    for (uint32_t i = lineage->n_contributions; i-- > 0;) { /* what is retired leaves the list */
+        struct hub_contribution *each = lineage->contributions[i];
+        if (has_spoken && each->named_by != lineage->session)
+            judge_left_out(self, each, now_ms, closed_after_ms);
+        else if (each->is_live && (is_silent || (has_spoken && each->session != lineage->session)))
+            hub_contribution_bury(self, each, false);
+    }
+}
+
+/* A lineage that is closed stays in the table, with or without contributions. */
+static void judge_lineages(struct hub_store *self, int64_t now_ms, int64_t timeout_ms, int64_t closed_after_ms)
 {
     size_t at = 0;
     for (struct hub_lineage *each; (each = hub_table_next(&self->lineages, &at)) != NULL;) {
-        if (each->n_sessions > 0 || each->is_closed || now_ms - each->heard_ms < closed_after_ms)
-            continue;
-        each->is_closed = true;
-        for (uint32_t i = each->n_contributions; i-- > 0;) /* what is retired leaves the list */
-            hub_store_retire(self, each->contributions[i]);
+        if (each->n_sessions == 0 && !each->is_closed && now_ms - each->heard_ms >= closed_after_ms)
+            hub_store_close(self, each);
+        else
+            judge_contributions(self, each, now_ms, timeout_ms, closed_after_ms);
     }
 }
 
@@ -156,8 +184,8 @@ static void sweep_views(struct hub_store *self)
 void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms, int64_t closed_after_ms)
 {
     self->now_ms = now_ms > self->now_ms ? now_ms : self->now_ms;
-    bury_silent(self, now_ms, timeout_ms);
     retire_forgotten(self);
-    close_silent_lineages(self, now_ms, closed_after_ms);
+    judge_lineages(self, now_ms, timeout_ms, closed_after_ms);
     sweep_views(self);
+    hub_store_sweep_sources(self);
 }

@@ -26,13 +26,13 @@ bool hub_store_count_of(const struct hub_store *self, const struct hub_contribut
            hub_values_read(&contribution->values, variant->series[0]->first, 1, out);
 }
 
-static const char *instance_of(const struct hub_contribution *contribution)
+static const char *instance_of(const struct sb_labelset *identity)
 {
-    const char *instance = sb_labelset_value(contribution->identity, "instance_id");
+    const char *instance = sb_labelset_value(identity, "instance_id");
     return instance ? instance : "";
 }
 
-static bool is_same_life(const struct hub_contribution *one, const struct hub_contribution *other)
+static bool is_same_life(const struct sb_labelset *one, const struct sb_labelset *other)
 {
     return strcmp(instance_of(one), instance_of(other)) == 0;
 }
@@ -64,7 +64,10 @@ static bool make_current(struct hub_store *self, struct hub_contribution *contri
         return false;
     if (source->row)
         sb_labelsets_drop(self->index.labelsets, &source->row);
+    if (source->identity)
+        sb_labelsets_drop(self->index.labelsets, &source->identity);
     source->row = row;
+    source->identity = sb_labelset_share(contribution->identity);
     source->current = contribution;
     return true;
 }
@@ -72,14 +75,17 @@ static bool make_current(struct hub_store *self, struct hub_contribution *contri
 bool hub_source_meet(struct hub_store *self, struct hub_contribution *contribution)
 {
     struct hub_source *source = contribution->source;
-    bool is_known = false;
+    bool is_new = !source->row;
+    bool is_known = !is_new && is_same_life(source->identity, contribution->identity);
     for (uint32_t i = 0; i < source->n_contributions; i++)
-        is_known = is_known || is_same_life(source->contributions[i], contribution);
+        is_known = is_known || is_same_life(source->contributions[i]->identity, contribution->identity);
     if (!source->current && !make_current(self, contribution))
         return false;
     source->n_incarnations += !is_known;
-    if (source->n_contributions == 0)
-        source->idle_since_ms = source->seen_ms = self->now_ms;
+    if (is_new) {
+        source->idle_since_ms = HUB_NEVER_MS; /* one that has ended when it is met has lingered before */
+        source->seen_ms = self->now_ms;
+    }
     return true;
 }
 
@@ -97,11 +103,21 @@ void hub_source_note_life(struct hub_store *self, struct hub_contribution *contr
     bool is_conflict = false;
     for (uint32_t i = 0; i < source->n_contributions; i++) {
         const struct hub_contribution *other = source->contributions[i];
-        is_conflict = is_conflict || (other->is_live && !is_same_life(other, contribution));
+        is_conflict = is_conflict || (other->is_live && !is_same_life(other->identity, contribution->identity));
     }
     source->n_conflicts += is_conflict;
     if (source->current != contribution && !make_current(self, contribution))
         return; /* out of memory: its row goes on under the labels that it had */
+}
+
+/* Of those that are left: the last that lives, or else the last. */
+static struct hub_contribution *successor(const struct hub_source *source)
+{
+    for (uint32_t i = source->n_contributions; i-- > 0;) {
+        if (source->contributions[i]->is_live)
+            return source->contributions[i];
+    }
+    return source->contributions[source->n_contributions - 1];
 }
 
 void hub_source_leave(struct hub_store *self, struct hub_contribution *contribution)
@@ -114,9 +130,21 @@ void hub_source_leave(struct hub_store *self, struct hub_contribution *contribut
         source->retired[what] += value;
         source->has_retired[what] = true;
     }
-    if (source->current != contribution || source->n_contributions == 0)
+    if (source->n_contributions == 0) {
+        source->current = NULL;
+        if (!contribution->is_ended)
+            source->idle_since_ms = self->now_ms; /* it was told of until now */
         return;
-    struct hub_contribution *last = source->contributions[source->n_contributions - 1];
-    if (!make_current(self, last))
-        source->current = last;
+    }
+    if (source->current != contribution)
+        return;
+    struct hub_contribution *next = successor(source);
+    if (!make_current(self, next))
+        source->current = next;
+}
+
+bool hub_source_is_shown(const struct hub_store *self, const struct hub_source *source, int64_t now_ms)
+{
+    bool is_silent = source->current && !source->current->is_ended;
+    return source->n_live > 0 || is_silent || now_ms - source->idle_since_ms < self->linger_ms;
 }

@@ -84,14 +84,12 @@ bool hub_is_source_family(const char *name)
     return strncmp(name, prefix, sizeof prefix - 1) == 0;
 }
 
-/* A source that has ended is told of for the linger; one that is silent until its lineage is closed. */
 static bool is_wanted(const struct hub_sources_ask *ask, const struct hub_source *source)
 {
-    const struct hub_contribution *current = source->current;
-    if (source->n_live == 0 && current->is_ended && ask->now_ms - source->idle_since_ms >= ask->store->linger_ms)
+    if (!hub_source_is_shown(ask->store, source, ask->now_ms))
         return false;
     for (int what = 0; ask->is_narrowed && what < HUB_NARROW_COUNT; what++) {
-        const char *value = sb_labelset_value(current->identity, hub_narrow_labels[what]);
+        const char *value = sb_labelset_value(source->identity, hub_narrow_labels[what]);
         if (!hub_query_wants(ask->query, (enum hub_narrow) what, value))
             return false;
     }

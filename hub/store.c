@@ -89,6 +89,8 @@ enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catal
 static void destroy_source(struct hub_store *self, struct hub_source *source)
 {
     sb_labelsets_drop(self->index.labelsets, &source->key);
+    if (source->identity)
+        sb_labelsets_drop(self->index.labelsets, &source->identity);
     if (source->row)
         sb_labelsets_drop(self->index.labelsets, &source->row);
     free(source->contributions);
@@ -97,6 +99,7 @@ static void destroy_source(struct hub_store *self, struct hub_source *source)
 
 static void destroy_lineage(struct hub_lineage *lineage)
 {
+    sb_ranges_release(&lineage->final);
     free(lineage->contributions);
     free(lineage);
 }
@@ -176,6 +179,7 @@ struct hub_lineage *hub_store_lineage(struct hub_store *self, const uint8_t id[H
         return NULL;
     }
     memcpy(lineage->id, id, HUB_LINEAGE_BYTES);
+    sb_ranges_init(&lineage->final);
     return lineage;
 }
 
@@ -187,9 +191,10 @@ void hub_lineage_begin_session(struct hub_lineage *lineage, uint64_t session, in
     lineage->began_ms = now_ms;
 }
 
+/* What must not be named again is remembered, until the lineage is closed and after. */
 static void remove_idle_lineage(struct hub_store *self, struct hub_lineage *lineage)
 {
-    if (lineage->n_sessions > 0 || lineage->n_contributions > 0 || lineage->is_closed)
+    if (lineage->n_sessions > 0 || lineage->n_contributions > 0 || lineage->is_closed || lineage->final.n > 0)
         return;
     hub_table_remove(&self->lineages, lineage_hash(lineage->id), lineage);
     destroy_lineage(lineage);
@@ -244,15 +249,38 @@ static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind,
     return source;
 }
 
-static void remove_idle_source(struct hub_store *self, struct hub_source *source)
+/* One that was made for a contribution that could not be: the last of the list. */
+static void unmake_source(struct hub_store *self, struct hub_source *source)
 {
-    if (source->n_contributions > 0)
+    if (source->row)
         return;
-    hub_table_remove(&self->sources, source_hash(source->kind, source->key), source);
-    size_t at = hub_store_source_after(self, source->id - 1);
     self->n_sources--;
-    memmove(&self->source_list[at], &self->source_list[at + 1], (self->n_sources - at) * sizeof self->source_list[0]);
+    hub_table_remove(&self->sources, source_hash(source->kind, source->key), source);
     destroy_source(self, source);
+}
+
+void hub_store_sweep_sources(struct hub_store *self)
+{
+    size_t n_idle = 0;
+    for (size_t i = 0; i < self->n_sources; i++) {
+        const struct hub_source *each = self->source_list[i];
+        n_idle += each->n_contributions == 0 && hub_source_is_shown(self, each, self->now_ms);
+    }
+    size_t n_over = n_idle > HUB_IDLE_SOURCES_MAX ? n_idle - HUB_IDLE_SOURCES_MAX : 0;
+    self->counters->limits[HUB_LIMIT_idle_sources] += n_over;
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_sources; i++) {
+        struct hub_source *each = self->source_list[i];
+        bool is_shown = hub_source_is_shown(self, each, self->now_ms);
+        if (each->n_contributions > 0 || (is_shown && n_over == 0)) {
+            self->source_list[kept++] = each;
+            continue;
+        }
+        n_over -= is_shown;
+        hub_table_remove(&self->sources, source_hash(each->kind, each->key), each);
+        destroy_source(self, each);
+    }
+    self->n_sources = kept;
 }
 
 static void leave_views(struct hub_store *self, struct hub_contribution *contribution)
@@ -327,7 +355,7 @@ static enum sb_rc add_contribution(struct hub_store *self, struct hub_lineage *l
         if (role)
             sb_labelsets_drop(self->index.labelsets, &role);
         sb_labelsets_drop(self->index.labelsets, &identity);
-        remove_idle_source(self, source);
+        unmake_source(self, source);
         return sb_fail(err, SB_NOMEM, "no memory for a contribution");
     }
     *out = made;
@@ -340,6 +368,10 @@ enum sb_rc hub_store_contribution(struct hub_store *self, struct hub_lineage *li
 {
     *out = NULL;
     struct hub_contribution *known = hub_store_find(self, lineage, def->epoch);
+    if (sb_ranges_has(&lineage->final, def->epoch) || (known && known->is_forgotten)) {
+        hub_store_close(self, lineage);
+        return sb_fail(err, SB_ABSENT, "epoch %llu was retired", (unsigned long long) def->epoch);
+    }
     if (!known && self->contributions.n >= self->contributions_max) {
         self->counters->limits[HUB_LIMIT_contributions]++;
         return SB_OK;
@@ -380,7 +412,6 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
     self->row_bytes -= hub_contribution_bytes(contribution);
     destroy_contribution(self, contribution);
     hub_source_choose(source);
-    remove_idle_source(self, source);
     remove_idle_lineage(self, lineage);
 }
 

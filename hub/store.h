@@ -8,13 +8,14 @@
 #ifndef HUB_STORE_H
 #define HUB_STORE_H
 
+#include "common/ranges.h"
 #include "hub/index.h"
 #include "hub/values.h"
 #include "hub/view.h"
 
 #define HUB_NO_SNAPSHOT INT64_MIN
 
-enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096 };
+enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096, HUB_IDLE_SOURCES_MAX = 4096 };
 
 enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
 
@@ -22,12 +23,13 @@ enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
 struct hub_lineage {
     uint8_t id[HUB_LINEAGE_BYTES];
     char node[SB_LABEL_VALUE_MAX + 1];
-    uint64_t generation; /* the highest seen in a frame */
-    uint64_t session;    /* serial of the session that speaks for it; 0: none */
-    uint32_t n_sessions; /* that hold this, replaced ones among them */
-    int64_t heard_ms;    /* last message of that session */
-    int64_t began_ms;    /* when that session said HELLO */
-    bool is_closed;      /* it was silent for too long: what it counted is retired, and it must not send it again */
+    uint64_t generation;    /* the highest seen in a frame */
+    uint64_t session;       /* serial of the session that speaks for it; 0: none */
+    uint32_t n_sessions;    /* that hold this, replaced ones among them */
+    int64_t heard_ms;       /* last message of that session */
+    int64_t began_ms;       /* when that session said HELLO */
+    bool is_closed;         /* what it counted is retired, all of it, and it must not send it again */
+    struct sb_ranges final; /* epochs that were retired without FORGET: naming one again would count it twice */
     uint32_t n_contributions;
     uint32_t cap_contributions;
     struct hub_contribution **contributions;
@@ -42,11 +44,12 @@ struct hub_source {
     struct hub_contribution *shown; /* whose gauges count; NULL: none */
     /* For statsbus_source_* (sources.h). */
     uint64_t id;                      /* rising in order of making */
-    struct hub_contribution *current; /* its latest incarnation */
+    struct hub_contribution *current; /* its latest incarnation; NULL: that is forgotten, and there is no other */
+    struct sb_labelset *identity;     /* of that, or of the last there was; owned */
     struct sb_labelset *row;          /* the key, and the model_name of that; owned */
     uint32_t n_live;
-    int64_t idle_since_ms;
-    int64_t seen_ms; /* when one that doesn't live any more was last known to */
+    int64_t idle_since_ms; /* when the last one stopped to live, or a silent one was forgotten */
+    int64_t seen_ms;       /* when one that doesn't live any more was last known to */
     uint64_t n_incarnations;
     uint64_t n_conflicts;
     bool has_retired[SB_AGENT_COUNTS];
@@ -66,6 +69,8 @@ struct hub_contribution {
     int64_t snapshot_ms; /* when its gauges arrived at the agent, by this hub's clock; HUB_NO_SNAPSHOT: none has */
     uint64_t session;    /* serial of the last session that sent a frame of it */
     uint64_t named_by;   /* serial of the last session that defined it: under one id, so that FORGET leaves no other */
+    bool is_left_out;    /* by the session that its lineage has now, and maybe by others before that */
+    int64_t left_out_ms; /* since when, if so */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
     struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */
@@ -118,12 +123,15 @@ void hub_lineage_begin_session(struct hub_lineage *lineage, uint64_t session, in
 /* A session that holds it is over. A lineage without sessions and contributions goes; what was sent stays until it is
  * stale. */
 void hub_store_end_session(struct hub_store *self, struct hub_lineage *lineage, uint64_t session);
+/* Retires all that the lineage counted. It must come back as another, which a session is told (hub-wire.md). */
+void hub_store_close(struct hub_store *self, struct hub_lineage *lineage);
 
 struct hub_contribution *hub_store_find(const struct hub_store *self, const struct hub_lineage *lineage,
                                         uint64_t epoch);
 
 /* The contribution of a definition, made if need be. *out is NULL at the limit (counted). Errors: SB_NOMEM; SB_INVAL:
- * the epoch is known with other labels or another source. */
+ * the epoch is known with other labels or another source; SB_ABSENT: it was retired, and with that the lineage is
+ * closed, so that all contributions of it that a session knows are gone. */
 struct hub_contribution_def {
     uint64_t epoch;
     enum hub_kind kind;
@@ -144,8 +152,13 @@ size_t hub_store_source_after(const struct hub_store *self, uint64_t id);
 /* What the agent has counted of a contribution. False: nothing yet, not even 0. */
 bool hub_store_count_of(const struct hub_store *self, const struct hub_contribution *contribution,
                         enum sb_agent_count what, double *out);
+/* Drops sources without contributions whose time is over, or that are over the limit (counted). */
+void hub_store_sweep_sources(struct hub_store *self);
 /* source.c: keeps count of incarnations, and of the latest one. False: out of memory, nothing changed. */
 bool hub_source_meet(struct hub_store *self, struct hub_contribution *contribution) SB_CHECK;
+/* Is it told of? One that is silent until its lineage is closed; one that ended, or that nothing is left of, for the
+ * linger. */
+bool hub_source_is_shown(const struct hub_store *self, const struct hub_source *source, int64_t now_ms);
 void hub_source_note_life(struct hub_store *self, struct hub_contribution *contribution, bool is_live);
 /* What it counted stays with the source. */
 void hub_source_leave(struct hub_store *self, struct hub_contribution *contribution);
@@ -162,9 +175,9 @@ void hub_contribution_revive(struct hub_store *self, struct hub_contribution *co
 
 /*
  * Buries what nobody has spoken for: all of a lineage that was silent for the timeout, and what a new session of a
- * lineage has not sent again for as long. Closes lineages that have been silent for closed_after_ms: what they counted
- * is retired, and they must come back as new ones. Drops rows whose time is over. To be called when everything that
- * arrived has been read.
+ * lineage has not sent again for as long. Closes lineages that have been silent for closed_after_ms, and retires what
+ * the sessions of a lineage have not named for as long: its agent has forgotten it, and FORGET was lost with a session.
+ * Drops rows and sources whose time is over. To be called when everything that arrived has been read.
  */
 void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms, int64_t closed_after_ms);
 

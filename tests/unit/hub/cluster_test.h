@@ -78,18 +78,22 @@ static inline void cluster_add(struct cluster *self, struct hub_session *session
     assert_int_equal(deliver(&self->world, session), HUB_OK);
 }
 
-/* Four sources: prefill on n1 and n2, decode on n1 and n2, each an instance and a rank of its own. */
-static inline void cluster_join(struct cluster *self)
+/* One of four sources: prefill on n1 and n2, decode on n1 and n2, each an instance and a rank of its own. */
+static inline void cluster_add_usual(struct cluster *self, uint32_t i)
 {
     static const char *const roles[] = {"prefill", "prefill", "decode", "decode"};
-    for (uint32_t i = 0; i < 4; i++) {
-        char source[64];
-        char identity[128];
-        snprintf(source, sizeof source, "service_name=s,job_name=j%u,dp_rank=%u", i / 2, i % 2);
-        snprintf(identity, sizeof identity, "model_name=m,role=%s,node=n%u,pod_ip=10.0.0.%u,instance_id=i%u", roles[i],
-                 i % 2 + 1, i, i);
-        cluster_add(self, &self->session, i, i + 1, source, identity);
-    }
+    char source[64];
+    char identity[128];
+    snprintf(source, sizeof source, "service_name=s,job_name=j%u,dp_rank=%u", i / 2, i % 2);
+    snprintf(identity, sizeof identity, "model_name=m,role=%s,node=n%u,pod_ip=10.0.0.%u,instance_id=i%u", roles[i],
+             i % 2 + 1, i, i);
+    cluster_add(self, &self->session, i, i + 1, source, identity);
+}
+
+static inline void cluster_join(struct cluster *self)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_add_usual(self, i);
 }
 
 /* A frame of the cluster's own session: `done` and `running` of a contribution. */

@@ -246,6 +246,128 @@ static void a_lineage_with_a_session_is_never_closed(void **state)
     wait_ms(cluster, 1);
 }
 
+/* The same agent's next session, which names sources 1 to 3 of the four: source 0 is forgotten, and FORGET was lost. */
+static void greet_without_the_first(struct cluster *cluster)
+{
+    hub_session_release(&cluster->session);
+    greet(&cluster->world, &cluster->session, 'a');
+    cluster_define(&cluster->world, &cluster->session);
+    cluster->number = 0;
+    for (uint32_t i = 1; i < 4; i++)
+        cluster_add_usual(cluster, i);
+}
+
+static enum hub_refusal name_the_first(struct cluster *cluster)
+{
+    struct sb_buf *buf = begin(&cluster->world, 4, "DEFINE");
+    sb_mp_put_array(buf, 0);
+    sb_mp_put_array(buf, 0);
+    sb_mp_put_array(buf, 1);
+    put_contribution(buf, 0, 1, "engine", "service_name=s,job_name=j0,dp_rank=0",
+                     "model_name=m,role=prefill,node=n1,pod_ip=10.0.0.0,instance_id=i0");
+    return deliver(&cluster->world, &cluster->session);
+}
+
+static void what_sessions_leave_out_ends_and_becomes_final(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 10 * (i + 1), 1);
+    greet_without_the_first(cluster);
+    const struct hub_contribution *first = hub_store_find(&cluster->world.store, cluster->session.lineage, 1);
+    wait_ms(cluster, TIMEOUT_MS - 1);
+    assert_true(first->is_live);
+    wait_ms(cluster, 1);
+    assert_true(!first->is_live && first->is_ended);
+    wait_ms(cluster, CLOSED_AFTER_MS / 2);
+    greet_without_the_first(cluster); /* a session that breaks gives it no more time */
+    wait_ms(cluster, CLOSED_AFTER_MS / 2 - TIMEOUT_MS - 1);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+    wait_ms(cluster, 1);
+    assert_int_equal(cluster->world.store.contributions.n, 3);
+    assert_done(cluster, "full", FULL(100));
+    assert_done(cluster, "role", ROLE("prefill", 30) ROLE("decode", 70));
+}
+
+static void what_a_session_names_again_in_time_goes_on(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    greet_without_the_first(cluster);
+    wait_ms(cluster, CLOSED_AFTER_MS - 1);
+    assert_int_equal(name_the_first(cluster), HUB_OK);
+    wait_ms(cluster, CLOSED_AFTER_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+    cluster_done(cluster, 0, 11, 1);
+    assert_done(cluster, "full", FULL(11));
+    greet_without_the_first(cluster); /* left out anew: the time starts anew */
+    wait_ms(cluster, TIMEOUT_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 4);
+}
+
+/* Its agent comes back with a state from before: what it says now would count twice. */
+static void naming_what_is_final_closes_the_lineage(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 10 * (i + 1), 1);
+    greet_without_the_first(cluster);
+    wait_ms(cluster, CLOSED_AFTER_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 3);
+    hub_session_release(&cluster->session);
+    assert_int_equal(cluster->world.store.lineages.n, 1);
+    greet(&cluster->world, &cluster->session, 'a');
+    assert_int_equal(name_the_first(cluster), HUB_REFUSAL_closed);
+    hub_session_release(&cluster->session);
+    assert_int_equal(cluster->world.store.contributions.n, 0);
+    assert_done(cluster, "full", FULL(100));
+
+    greet(&cluster->world, &cluster->session, 'a');
+    begin(&cluster->world, 1, "FRAME");
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_REFUSAL_closed);
+    assert_done(cluster, "full", FULL(100));
+}
+
+/* Its contributions are all final, and its agent is away: it is remembered nevertheless. */
+static void a_lineage_without_contributions_remembers_what_is_final(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    hub_session_release(&cluster->session);
+    greet(&cluster->world, &cluster->session, 'a');
+    wait_ms(cluster, CLOSED_AFTER_MS);
+    assert_int_equal(cluster->world.store.contributions.n, 0);
+    hub_session_release(&cluster->session);
+    assert_int_equal(cluster->world.store.lineages.n, 1);
+    greet(&cluster->world, &cluster->session, 'a');
+    assert_int_equal(name_the_first(cluster), HUB_REFUSAL_closed);
+}
+
+/* A contribution that couldn't be retired for want of memory is over all the same. */
+static void what_is_forgotten_and_still_there_can_not_be_named(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_done(cluster, 0, 10, 1);
+    hub_store_find(&cluster->world.store, cluster->session.lineage, 1)->is_forgotten = true;
+    hub_session_release(&cluster->session);
+    greet(&cluster->world, &cluster->session, 'a');
+    assert_int_equal(name_the_first(cluster), HUB_REFUSAL_closed);
+    assert_int_equal(cluster->world.store.contributions.n, 0);
+    assert_done(cluster, "full", FULL(10));
+}
+
+/* As after a restart of the hub: what has ended before is told again, and was shown for its time before. */
+static void what_is_dead_when_it_is_met_is_shown_where_rows_are_kept_alone(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_send(cluster,
+                 (struct test_frame){.contribution = 0, .is_dead = true, .n_cells = 1, .cells = {{D_DONE, 10}}});
+    assert_done(cluster, "node", "");
+    assert_done(cluster, "full", FULL(10));
+    cluster_done(cluster, 0, 11, 1);
+    assert_done(cluster, "node", NODE("n1", "prefill", 11));
+}
+
 static void rows_that_are_kept_for_good_have_a_limit(void **state)
 {
     struct cluster *cluster = *state;
@@ -269,6 +391,30 @@ static void rows_that_are_kept_for_good_have_a_limit(void **state)
     free(text);
 }
 
+/* Also when most of them stopped to live at one moment. */
+static void of_rows_over_the_limit_those_that_lived_last_stay(void **state)
+{
+    enum { N_BEFORE = 3, N_AT_ONCE = HUB_KEPT_ROWS_MAX, N_AFTER = 5 };
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < N_BEFORE + N_AT_ONCE + N_AFTER; i++) {
+        char source[64];
+        snprintf(source, sizeof source, "service_name=q%u,job_name=x,dp_rank=0", i);
+        cluster_add(cluster, &cluster->session, 10, 1000 + i, source, "model_name=m,role=decode");
+        cluster_done(cluster, 10, 1, 1);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 10), HUB_OK);
+        cluster->world.now_ms += i < N_BEFORE || i >= N_BEFORE + N_AT_ONCE - 1;
+    }
+    wait_ms(cluster, 1);
+    char *text = scrape_as(&cluster->world, "full", SB_EXPO_TEXT);
+    for (uint32_t i = 0; i < N_BEFORE + N_AT_ONCE + N_AFTER; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "service_name=\"q%u\"", i);
+        bool is_wanted = i >= N_BEFORE + N_AFTER; /* of those at one moment, the first ones went */
+        assert_true((strstr(text, label) != NULL) == is_wanted);
+    }
+    free(text);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_cluster, close_cluster)
@@ -283,7 +429,14 @@ int main(void)
         CASE(memory_of_retired_rows_is_counted_and_given_back),
         CASE(a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another),
         CASE(a_lineage_with_a_session_is_never_closed),
+        CASE(what_sessions_leave_out_ends_and_becomes_final),
+        CASE(what_a_session_names_again_in_time_goes_on),
+        CASE(naming_what_is_final_closes_the_lineage),
+        CASE(a_lineage_without_contributions_remembers_what_is_final),
+        CASE(what_is_forgotten_and_still_there_can_not_be_named),
+        CASE(what_is_dead_when_it_is_met_is_shown_where_rows_are_kept_alone),
         CASE(rows_that_are_kept_for_good_have_a_limit),
+        CASE(of_rows_over_the_limit_those_that_lived_last_stay),
     };
     return cmocka_run_group_tests_name("life", tests, NULL, NULL);
 }

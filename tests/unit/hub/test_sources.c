@@ -186,6 +186,105 @@ static void one_that_ended_goes_after_the_linger_and_a_silent_one_stays(void **s
                  "statsbus_source_last_seen_seconds" KEY("1", "m") "300\n");
 }
 
+static void wait_ms(struct cluster *cluster, int64_t ms)
+{
+    cluster->world.now_ms += ms;
+    hub_store_sweep(&cluster->world.store, cluster->world.now_ms, INT64_MAX, INT64_MAX);
+}
+
+/* FORGET of all that a source has: its counts go on while its row is shown. */
+static void a_row_keeps_its_counts_when_nothing_is_left_of_the_source(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_add(cluster, &cluster->session, 0, 1, "service_name=s,job_name=j,dp_rank=0",
+                "model_name=m,role=decode,instance_id=a");
+    cluster_add(cluster, &cluster->session, 1, 2, "service_name=s,job_name=j,dp_rank=0",
+                "model_name=m,role=decode,instance_id=b");
+    send(cluster, 0, 0, 3);
+    send(cluster, 1, 0, 4);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "END", i), HUB_OK);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", i), HUB_OK);
+    }
+    wait_ms(cluster, TEST_LINGER_MS - 1);
+    struct hub_query decode = {0};
+    assert_true(hub_query_narrow(&decode, HUB_NARROW_role, "decode"));
+    assert_lines(cluster, &decode, "statsbus_source_refused_samples",
+                 "statsbus_source_refused_samples_total" KEY("0", "m") "7\n");
+    assert_lines(cluster, NULL, "statsbus_source_up", "statsbus_source_up" KEY("0", "m") "0\n");
+
+    /* The last life, under another agent's epoch; then a new one. */
+    cluster_add(cluster, &cluster->session, 0, 3, "service_name=s,job_name=j,dp_rank=0",
+                "model_name=m,role=decode,instance_id=b");
+    assert_lines(cluster, NULL, "statsbus_source_incarnations",
+                 "statsbus_source_incarnations_total" KEY("0", "m") "2\n");
+    cluster_add(cluster, &cluster->session, 1, 4, "service_name=s,job_name=j,dp_rank=0",
+                "model_name=m,role=decode,instance_id=c");
+    send(cluster, 1, 0, 1);
+    assert_lines(cluster, NULL, "statsbus_source_incarnations",
+                 "statsbus_source_incarnations_total" KEY("0", "m") "3\n");
+    assert_lines(cluster, NULL, "statsbus_source_conflicts", "statsbus_source_conflicts_total" KEY("0", "m") "1\n");
+    assert_lines(cluster, NULL, "statsbus_source_refused_samples",
+                 "statsbus_source_refused_samples_total" KEY("0", "m") "8\n");
+}
+
+static void a_source_of_which_nothing_is_left_goes_after_the_linger(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_add(cluster, &cluster->session, 0, 1, "service_name=s,job_name=j,dp_rank=0", "model_name=m,instance_id=a");
+    send(cluster, 0, 0, 3);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 0), HUB_OK);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    wait_ms(cluster, TEST_LINGER_MS - 1);
+    assert_int_equal(cluster->world.store.sources.n, 1);
+    wait_ms(cluster, 1);
+    assert_int_equal(cluster->world.store.sources.n, 0);
+    assert_int_equal(cluster->world.store.n_sources, 0);
+    assert_lines(cluster, NULL, NULL, "");
+}
+
+static void sources_of_which_nothing_is_left_have_a_limit(void **state)
+{
+    struct cluster *cluster = *state;
+    for (uint32_t i = 0; i < HUB_IDLE_SOURCES_MAX + 2; i++) {
+        char source[64];
+        snprintf(source, sizeof source, "service_name=s,job_name=j,dp_rank=%u", i);
+        cluster_add(cluster, &cluster->session, 0, i + 1, source, "model_name=m,instance_id=a");
+        send(cluster, 0, 0, 3);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    }
+    wait_ms(cluster, 1);
+    assert_int_equal(cluster->world.store.sources.n, HUB_IDLE_SOURCES_MAX);
+    assert_int_equal(cluster->world.counters.limits[HUB_LIMIT_idle_sources], 2);
+    assert_int_equal(cluster->world.store.source_list[0]->id, 3); /* the first ones went */
+}
+
+static void a_row_is_under_the_labels_of_what_lives(void **state)
+{
+    struct cluster *cluster = *state;
+    static const char *const identities[] = {"model_name=m,instance_id=a", "model_name=n,instance_id=b",
+                                             "model_name=o,instance_id=c"};
+    for (uint32_t i = 0; i < SB_COUNT(identities); i++)
+        cluster_add(cluster, &cluster->session, i, i + 1, "service_name=s,job_name=j,dp_rank=0", identities[i]);
+    send(cluster, 0, 0, 1);
+    send(cluster, 2, 0, 1);
+    send(cluster, 1, 0, 1);
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 2), HUB_OK);
+    assert_lines(cluster, NULL, "statsbus_source_up", "statsbus_source_up" KEY("0", "n") "1\n");
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 1), HUB_OK);
+    assert_lines(cluster, NULL, "statsbus_source_up", "statsbus_source_up" KEY("0", "m") "1\n");
+}
+
+/* As after a restart of the hub. */
+static void a_source_that_has_ended_when_it_is_met_is_not_told_of(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_add(cluster, &cluster->session, 0, 1, "service_name=s,job_name=j,dp_rank=0", "model_name=m,instance_id=a");
+    cluster_send(cluster, (struct test_frame){.contribution = 0, .is_dead = true, .n_cells = 1, .cells = {{0, 3}}});
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 0), HUB_OK);
+    assert_lines(cluster, NULL, NULL, "");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_cluster, close_cluster)
@@ -194,6 +293,11 @@ int main(void)
         CASE(a_restart_is_another_life_under_its_own_model),
         CASE(two_lives_at_once_are_a_conflict),
         CASE(one_that_ended_goes_after_the_linger_and_a_silent_one_stays),
+        CASE(a_row_keeps_its_counts_when_nothing_is_left_of_the_source),
+        CASE(a_source_of_which_nothing_is_left_goes_after_the_linger),
+        CASE(sources_of_which_nothing_is_left_have_a_limit),
+        CASE(a_row_is_under_the_labels_of_what_lives),
+        CASE(a_source_that_has_ended_when_it_is_met_is_not_told_of),
     };
     return cmocka_run_group_tests_name("sources", tests, NULL, NULL);
 }
