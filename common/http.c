@@ -172,8 +172,18 @@ static struct MHD_Response *body_response(struct sb_buf *body, bool *is_gzip)
     return response;
 }
 
+/*
+ * MHD ends a body in chunks also where a HEAD let it send none, and a client that goes on would read that end as the
+ * next answer. So HEAD of a stream is answered as if to a client without chunks, and the connection closes.
+ */
+static void leave_out_chunks(struct MHD_Response *response)
+{
+    if (response)
+        (void) MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+}
+
 static enum MHD_Result answer(struct sb_http *self, struct MHD_Connection *connection,
-                              const struct sb_http_route *route, const struct sb_http_request *request)
+                              const struct sb_http_route *route, const struct sb_http_request *request, bool is_head)
 {
     SB_OWN(sb_buf_release) struct sb_buf body;
     sb_buf_init(&body, SB_HTTP_BODY_MAX);
@@ -185,6 +195,8 @@ static enum MHD_Result answer(struct sb_http *self, struct MHD_Connection *conne
     struct MHD_Response *made;
     if (response.stream.next) {
         made = sb_http_stream_response(response.stream, is_gzip);
+        if (is_head)
+            leave_out_chunks(made);
     } else {
         if (body.is_overflow)
             return refuse(self, connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
@@ -260,7 +272,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     const struct sb_http_route *route = find_route(self, path);
     if (!route)
         return refuse(self, connection, MHD_HTTP_NOT_FOUND, "there is nothing at this path, only at:");
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+    const bool is_head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && !is_head)
         return refuse(self, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered here");
     struct query query = {.n = 0};
     MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, take_query, &query);
@@ -275,7 +288,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         .query = query.at,
         .n_query = query.n,
     };
-    return answer(self, connection, route, &request);
+    return answer(self, connection, route, &request, is_head);
 }
 
 static enum MHD_Result on_accept(void *arg, const struct sockaddr *address, socklen_t len)

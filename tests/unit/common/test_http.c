@@ -75,8 +75,14 @@ static void head_is_get_without_the_body(void **state)
     self->piece = 100;
     answer = ask(self, "HEAD /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert_memory_equal(answer, "HTTP/1.1 200 OK\r\n", 17);
+    assert_null(strstr(answer, "chunked"));
+    assert_int_equal(strcmp(strstr(answer, "\r\n\r\n"), "\r\n\r\n"), 0);
     assert_int_equal(self->asked, 0);
     assert_int_equal(self->closed, 1);
+    /* The client would go on: the server says that it doesn't, and sends nothing that could be taken for an answer. */
+    answer = ask(self, "HEAD /stream HTTP/1.1\r\nHost: x\r\n\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(strstr(answer, "\r\nConnection: close\r\n"));
+    assert_int_equal(strcmp(strstr(answer, "\r\n\r\n"), "\r\n\r\n"), 0);
 }
 
 static void bodies_of_all_sizes_arrive_plain_and_compressed(void **state)
