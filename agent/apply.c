@@ -155,10 +155,10 @@ static enum outcome value_of(const struct plan_program *program, double *out)
     return slot->kind == SLOT_NUMBER ? HAS_VALUE : slot->kind == SLOT_ABSENT ? NO_SAMPLE : BAD_VALUE;
 }
 
-/* What a counter may be increased by and a histogram may observe. */
+/* What a counter may be increased by and a histogram may observe. NaN fails both comparisons. */
 static bool is_possible(double value)
 {
-    return value >= 0 && value < INFINITY;
+    return value >= 0 && value <= AGENT_AMOUNT_MAX;
 }
 
 static bool wins_group(struct agent_binding *binding, const struct plan_program *program)

@@ -10,6 +10,10 @@
 #include "agent/plan.h"
 #include "common/mp.h"
 
+/* The most that one field or observation may add: up to 2^53 a double tells every whole number from its neighbours. A
+ * few larger ones would make a total infinite, which no hub takes. */
+#define AGENT_AMOUNT_MAX 9007199254740992.0
+
 /* Where the programs of one plan write for one contribution. */
 struct agent_binding;
 
