@@ -67,9 +67,23 @@ bool agent_input_begin(struct agent_contribution *to, uint32_t input, const stru
     have->generation++;
     have->time = when->time;
     have->host = when->host;
+    have->publisher = when->publisher;
     have->shift = when->shift;
     to->is_gauge_changed = true;
     return true;
+}
+
+uint32_t agent_contribution_check_times(struct agent_contribution *to, uint32_t publisher, double time)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < to->n_inputs; i++) {
+        struct agent_input *input = &to->inputs[i];
+        if (input->publisher != publisher || input->time <= time + AGENT_AHEAD_MAX_S)
+            continue;
+        input->time = time;
+        n++;
+    }
+    return n;
 }
 
 static bool is_present(const struct agent_contribution *self, const struct agent_gauge *gauge)

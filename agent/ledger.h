@@ -24,7 +24,8 @@ enum {
     AGENT_OVERFLOW_CELLS = 1 << 15, /* of them, kept free for series labelled _overflow */
     AGENT_FAMILIES_MAX = 4096,
     AGENT_CONTRIBUTIONS_MAX = 4096,
-    AGENT_INPUTS_MAX = 16, /* roots of the catalog */
+    AGENT_INPUTS_MAX = 16,  /* roots of the catalog */
+    AGENT_AHEAD_MAX_S = 60, /* by which a snapshot may seem to be of the future: a beat may wait that long in queues */
 };
 
 #define AGENT_NONE UINT32_MAX
@@ -62,6 +63,7 @@ struct agent_input {
     uint32_t key;        /* root index, or AGENT_INPUTS_MAX + family index */
     double time;         /* of the latest, by its host's monotonic clock, seconds */
     uint32_t host;       /* whose clock (see struct agent_moment) */
+    uint32_t publisher;  /* whose record */
     double shift;        /* seconds to add to compare with other hosts' times */
 };
 
@@ -69,6 +71,7 @@ struct agent_input {
 struct agent_moment {
     double time;        /* its host's monotonic clock, seconds */
     uint32_t host;      /* equal numbers: one clock, compared as they are */
+    uint32_t publisher; /* a number of this process's life */
     double shift;       /* added before times of different hosts are compared: the smallest arrival minus send seen */
     int64_t arrival_ms; /* this host's monotonic clock */
 };
@@ -168,6 +171,12 @@ uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key) S
 /* True when a snapshot of this moment is not older than what the input holds: then its samples so far are gone, and
  * the caller sets those of the new one. */
 bool agent_input_begin(struct agent_contribution *to, uint32_t input, const struct agent_moment *when);
+
+/*
+ * The publisher's clock shows `time` now. A snapshot of its own that lies far ahead of that can't be: it would outlast
+ * all that follow, so it counts as made now. How many there were.
+ */
+uint32_t agent_contribution_check_times(struct agent_contribution *to, uint32_t publisher, double time);
 
 /* Copies the present gauges to what is shown; none at all when it is not live. False: out of memory, nothing changed.
  */

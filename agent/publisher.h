@@ -20,6 +20,7 @@ struct slot {
 struct publisher {
     UT_hash_handle hh;
     char id[AGENT_PUBLISHER_ID_LEN + 1];
+    uint32_t number; /* of this process's life, from 1 */
     struct sb_ranges applied;
     uint64_t next; /* the next number to be given, as heard */
     struct agent_asking asking;
@@ -52,6 +53,7 @@ struct agent_publishers {
     struct agent_publishers_cfg cfg;
     struct publisher *table;
     struct publisher *last; /* the one looked up last: messages come in runs */
+    uint32_t last_number;
     struct agent_hosts *hosts;
     uint64_t changes;
     int64_t swept_ms;
@@ -83,6 +85,11 @@ void agent_publisher_note_next(struct publisher *self, enum agent_kind kind, uin
 uint64_t agent_publisher_missing(const struct publisher *self);
 void agent_publisher_drop(struct agent_publishers *self, struct publisher *publisher);
 struct slot *agent_publisher_slot(const struct publisher *self, uint32_t index);
+/* Of a record of this publisher; time and arrival are the caller's to add. */
+static inline struct agent_moment agent_publisher_moment(const struct publisher *self)
+{
+    return (struct agent_moment){.host = self->host, .publisher = self->number, .shift = self->shift};
+}
 
 /* publishers_hello.c */
 enum agent_refusal agent_publisher_hello(struct agent_publishers *self, const struct agent_envelope *message,

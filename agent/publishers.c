@@ -85,6 +85,7 @@ struct publisher *agent_publisher_add(struct agent_publishers *self, const char 
     if (!made)
         return NULL;
     memcpy(made->id, id, AGENT_PUBLISHER_ID_LEN);
+    made->number = ++self->last_number;
     made->next = 1;
     made->seen_ms = now_ms;
     made->hello_asked_ms = INT64_MIN;
@@ -250,7 +251,8 @@ static void take_records(struct agent_publishers *self, struct publisher *publis
         ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
         return;
     }
-    struct agent_moment when = {.host = publisher->host, .shift = publisher->shift, .arrival_ms = now_ms};
+    struct agent_moment when = agent_publisher_moment(publisher);
+    when.arrival_ms = now_ms;
     const uint8_t *end = (const uint8_t *) message->payload.at + message->payload.len;
     uint32_t n = 0;
     for (uint32_t i = 0; i < message->count; i++)
@@ -268,6 +270,17 @@ static bool is_unbound(const struct slot *slot)
     return !slot || (slot->is_ended && !slot->binding);
 }
 
+static void check_times(struct agent_publishers *self, const struct publisher *publisher, double time)
+{
+    for (uint32_t i = 0; i < publisher->n_slots; i++)
+        if (publisher->slots[i].contribution)
+            self->cfg.counters->times_ahead +=
+                agent_contribution_check_times(publisher->slots[i].contribution, publisher->number, time);
+    if (publisher->front_end.contribution)
+        self->cfg.counters->times_ahead +=
+            agent_contribution_check_times(publisher->front_end.contribution, publisher->number, time);
+}
+
 static enum agent_refusal take_beat(struct agent_publishers *self, struct publisher *publisher,
                                     const struct agent_envelope *message, int64_t now_ms)
 {
@@ -276,6 +289,7 @@ static enum agent_refusal take_beat(struct agent_publishers *self, struct publis
         return AGENT_REFUSED_bad_beat;
     self->cfg.counters->skipped_elements += skipped.elements;
     agent_publisher_note_time(publisher, self->beat.time, now_ms);
+    check_times(self, publisher, self->beat.time);
     if (!publisher->plan)
         ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
     for (uint32_t i = 0; publisher->plan && i < self->beat.n_live; i++)

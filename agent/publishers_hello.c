@@ -155,7 +155,7 @@ static void take_mark(struct agent_publishers *self, struct publisher *publisher
 static void apply_latest(struct publisher *publisher, const struct agent_hello *hello, int64_t now_ms)
 {
     struct sb_mp at = sb_mp_over(hello->latest.at, hello->latest.len);
-    struct agent_moment when = {.host = publisher->host, .shift = publisher->shift};
+    struct agent_moment when = agent_publisher_moment(publisher);
     uint32_t n, elements;
     if (!sb_mp_array(&at, &n))
         return;

@@ -55,6 +55,28 @@ static void the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_not
     assert_true(bus_shown(bus, "i-1", "running") == 5);
 }
 
+static void a_snapshot_of_the_far_future_is_replaced_once_a_beat_shows_its_publishers_clock(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_hello(bus, 'b', 1, BUS_SOURCE);
+    step(bus, 'a', 1, (double) bus->now_ms / 1000 + 59, 1); /* within what a beat may wait in queues */
+    bus_beat(bus, 'a', 2, "0", "");
+    step(bus, 'a', 2, (double) bus->now_ms / 1000, 2);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 1);
+    step(bus, 'a', 3, 1e9, 3);
+    bus_beat(bus, 'b', 1, "0", ""); /* another's clock says nothing about it */
+    step(bus, 'a', 4, (double) bus->now_ms / 1000, 4);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 3);
+    bus_beat(bus, 'a', 5, "0", "");
+    assert_int_equal(bus->counters.times_ahead, 1);
+    step(bus, 'a', 5, (double) bus->now_ms / 1000, 5);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 5);
+}
+
 /* Case 10. */
 static void two_servers_of_one_engine_add_their_counts_and_share_their_gauges(void **state)
 {
@@ -243,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_last_snapshot_gets_through_within_a_period_without_another_message),
         TEST(the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_nothing),
+        TEST(a_snapshot_of_the_far_future_is_replaced_once_a_beat_shows_its_publishers_clock),
         TEST(two_servers_of_one_engine_add_their_counts_and_share_their_gauges),
         TEST(a_silent_source_loses_its_gauges_and_keeps_its_counters),
         TEST(time_in_which_the_agent_stood_still_is_held_against_nobody),
