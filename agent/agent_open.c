@@ -118,7 +118,7 @@ static enum sb_rc load_state(struct agent *self, struct agent_state *state, bool
 
 enum sb_rc agent_open_state(struct agent *self, struct sb_err *err)
 {
-    self->catalog = sb_catalog_load(self->settings->catalog, err);
+    self->catalog = sb_catalog_load(self->settings->catalog, NULL, err);
     if (!self->catalog)
         return err->rc;
     self->labelsets = sb_labelsets_new();

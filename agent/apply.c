@@ -556,6 +556,8 @@ void agent_apply(struct agent_binding *self, enum agent_record_type type, struct
     self->when = when;
     self->record++;
     self->has_opened = false;
+    if (type == AGENT_RECORD_STEP && !self->is_declared)
+        binding_declare(self, false); /* the step brings the gauges */
     const uint8_t *at = content->at;
     struct plan_scope *scope = type < AGENT_RECORD_OBS ? self->side->records[type] : NULL;
     if (type == AGENT_RECORD_OBS && is_array(*at))

@@ -18,11 +18,11 @@
 struct agent_binding;
 
 /* plan, ledger and to are borrowed for its life. Declares what exists from the start (counters, histograms; gauges only
- * with with_gauges: set it for contributions that are new and whose hello has no mark), and info samples. NULL: out of
- * memory. */
+ * with with_gauges: set it for contributions that are new and whose hello has no mark), unless the source says that it
+ * is observed: then its first step does. And info samples. NULL: out of memory. */
 struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_ledger *ledger,
                                         struct agent_contribution *to, const struct agent_hello *hello,
-                                        uint32_t source_index, bool with_gauges) SB_CHECK;
+                                        const struct agent_hello_source *source, bool with_gauges) SB_CHECK;
 void agent_binding_destroy(struct agent_binding **self_p);
 /* Adds to what the agent counts about the source, if the catalog has a family for that. */
 void agent_binding_count(struct agent_binding *self, enum sb_agent_count what, uint64_t n);

@@ -206,6 +206,35 @@ void binding_refuse(struct agent_binding *self, uint32_t family, uint64_t n)
     agent_binding_count(self, SB_AGENT_COUNT_refused_samples, n);
 }
 
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Has an observation the labels that the catalog says? Each of them is its own or its source's, and it has no other. */
+static bool has_stated_labels(const struct agent_binding *self, const struct sb_family *catalog,
+                              const struct sb_label_draft *draft)
+{
+    if (!catalog || !catalog->has_labels)
+        return true;
+    for (size_t i = 0; i < draft->n; i++)
+        if (!is_among(draft->labels[i].name, catalog->labels, catalog->n_labels))
+            return false;
+    for (size_t i = 0; i < catalog->n_labels; i++) {
+        const char *name = catalog->labels[i];
+        size_t at = 0;
+        while (at < draft->n && strcmp(draft->labels[at].name, name) != 0)
+            at++;
+        if (at == draft->n && !sb_labelset_value(self->to->source, name) &&
+            !sb_labelset_value(self->to->identity, name))
+            return false;
+    }
+    return true;
+}
+
 uint32_t binding_target_of_observation(struct agent_binding *self, const struct plan_family *family,
                                        struct sb_slice labels, uint32_t input)
 {
@@ -218,7 +247,8 @@ uint32_t binding_target_of_observation(struct agent_binding *self, const struct 
     struct sb_label_draft draft;
     struct sb_mp at = sb_mp_over(labels.at, labels.len);
     sb_label_draft_clear(&draft);
-    if (!sb_mp_nil(&at) && sb_label_draft_read(&draft, &at, agent_ledger_text_faults(self->ledger), NULL) != SB_OK) {
+    if ((!sb_mp_nil(&at) && sb_label_draft_read(&draft, &at, agent_ledger_text_faults(self->ledger), NULL) != SB_OK) ||
+        !has_stated_labels(self, family->catalog, &draft)) {
         binding_refuse(self, family->family, 1);
         return AGENT_NONE;
     }
@@ -277,6 +307,14 @@ static void declare(struct agent_binding *self, const struct plan_family *family
     }
 }
 
+void binding_declare(struct agent_binding *self, bool with_gauges)
+{
+    self->is_declared = true;
+    for (const struct plan_family *family = self->plan->families; family; family = family->hh.next)
+        if (family->is_declared && family->is_front_end == self->to->is_front_end)
+            declare(self, family, with_gauges);
+}
+
 /* Sets the info samples of one family that the hello has for this source. */
 static void set_info(struct agent_binding *self, const struct plan_family *family, const struct agent_hello *hello,
                      uint32_t source_index)
@@ -312,7 +350,7 @@ static void set_info(struct agent_binding *self, const struct plan_family *famil
 
 struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_ledger *ledger,
                                         struct agent_contribution *to, const struct agent_hello *hello,
-                                        uint32_t source_index, bool with_gauges)
+                                        const struct agent_hello_source *source, bool with_gauges)
 {
     struct agent_binding *self = calloc(1, sizeof *self);
     if (!self)
@@ -333,13 +371,13 @@ struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_le
     for (const struct plan_family *family = plan->families; family; family = family->hh.next) {
         if (family->is_front_end != to->is_front_end)
             continue;
-        if (family->is_declared)
-            declare(self, family, with_gauges);
         if (family->catalog && family->catalog->count != SB_AGENT_COUNT_NONE)
             open_count(self, family);
         if (family->catalog && family->catalog->info)
-            set_info(self, family, hello, source_index);
+            set_info(self, family, hello, source->index);
     }
+    if (!source->is_observed)
+        binding_declare(self, with_gauges);
     return self;
 }
 

@@ -43,6 +43,7 @@ struct reading {
 struct wire_source {
     uint32_t index;
     bool has_index;
+    bool is_observed;
     struct sb_slice known[LABEL_COUNT];
     struct sb_slice extra; /* msgpack map, or empty */
 };
@@ -235,6 +236,8 @@ static enum sb_rc read_source_key(struct wire_source *out, struct sb_slice key, 
         out->has_index = true;
         return SB_OK;
     }
+    if (sb_slice_is(key, "observed"))
+        return sb_mp_bool(at, &out->is_observed) ? SB_OK : wrong(err, "observed", "true or false");
     if (sb_slice_is(key, "labels"))
         return keep(at, "labels", SB_MP_MAP, &out->extra, err);
     for (size_t i = 0; i < LABEL_COUNT; i++)
@@ -331,6 +334,7 @@ static enum sb_rc make_source(const struct reading *self, const struct wire_sour
 {
     struct sb_err reason = {.rc = SB_FORMAT};
     out->index = from->index;
+    out->is_observed = from->is_observed && !is_front_end;
     out->source = make_labels(self, from, PART_SOURCE, is_front_end, &reason);
     if (out->source)
         out->identity = make_labels(self, from, PART_IDENTITY, is_front_end, &reason);

@@ -187,6 +187,7 @@ struct agent_binding {
     struct binding_input *inputs;     /* by input index */
     uint32_t cap_inputs;
     uint32_t counts[SB_AGENT_COUNTS]; /* cells of the agent's own counts; AGENT_NONE: none */
+    bool is_declared;                 /* what starts at zero has been made */
     uint64_t record;                  /* rises with each */
     bool has_opened; /* the record being applied brought a snapshot that is not older than what was there */
     const struct agent_moment *when; /* of the record being applied */
@@ -194,6 +195,9 @@ struct agent_binding {
 
 /* Counts samples of a family that had to be refused: for the family, and for the source. */
 void binding_refuse(struct agent_binding *self, uint32_t family, uint64_t n);
+
+/* Makes what starts at zero: counters and histograms, and if asked to, gauges. */
+void binding_declare(struct agent_binding *self, bool with_gauges);
 
 /* The cell (or gauge index) that a program writes to now; AGENT_NONE when a limit forbids. */
 uint32_t binding_target_of(struct agent_binding *self, const struct plan_program *program);

@@ -55,8 +55,8 @@ static void bind_slot(struct agent_publishers *self, struct agent_plan *plan, co
     slot->contribution = agent_ledger_contribution(self->cfg.ledger, is_front_end, source->source, source->identity,
                                                    agent_plan_shape(plan), &is_new, &self->err);
     if (slot->contribution)
-        slot->binding = agent_binding_new(plan, self->cfg.ledger, slot->contribution, hello, source->index,
-                                          is_new && !hello->has_mark);
+        slot->binding =
+            agent_binding_new(plan, self->cfg.ledger, slot->contribution, hello, source, is_new && !hello->has_mark);
     if (!slot->binding) {
         slot->contribution = NULL;
         self->cfg.counters->contributions_refused++;

@@ -63,7 +63,7 @@ static void set_up(void)
     }
     struct agent_contribution *to = agent_ledger_contribution(
         ledger, false, hello.sources[0].source, hello.sources[0].identity, agent_plan_shape(plan), NULL, &err);
-    binding = agent_binding_new(plan, ledger, to, &hello, 0, true);
+    binding = agent_binding_new(plan, ledger, to, &hello, &hello.sources[0], true);
 }
 
 struct bytes {

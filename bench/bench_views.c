@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     static struct hub_view_specs specs;
     struct sb_err err;
     struct hub_session session;
-    struct sb_catalog *catalog = sb_catalog_load(NULL, &err);
+    struct sb_catalog *catalog = sb_catalog_load(NULL, NULL, &err);
     const struct hub_store_limits limits = {.contributions = n, .row_bytes = SIZE_MAX, .linger_ms = 1000};
     hub_memory_keep();
     if (!catalog || hub_view_specs_load(&specs, NULL, &err) != SB_OK ||

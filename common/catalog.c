@@ -65,7 +65,37 @@ enum sb_semantic sb_semantic_of_type(enum sb_type type)
     return of_type[type];
 }
 
+struct sb_slice sb_prefix_expose(const struct sb_prefix *self, struct sb_slice name, char *out)
+{
+    const size_t from = self->from ? strlen(self->from) : 0;
+    if (from == 0 || name.len < from || memcmp(name.at, self->from, from) != 0)
+        return name;
+    const size_t to = strlen(self->to);
+    const size_t len = to + name.len - from;
+    if (len >= SB_EXPO_NAME_MAX)
+        return name;
+    memcpy(out, self->to, to);
+    memcpy(out + to, name.at + from, name.len - from);
+    out[len] = '\0';
+    return (struct sb_slice){.at = out, .len = len};
+}
+
+static enum sb_rc copy_prefix(struct sb_catalog_draft *draft, const struct sb_prefix *prefix, struct sb_err *err)
+{
+    if (!prefix || !prefix->from)
+        return SB_OK;
+    draft->catalog.prefix.from = sb_arena_text(&draft->arena, prefix->from, strlen(prefix->from));
+    draft->catalog.prefix.to = sb_arena_text(&draft->arena, prefix->to, strlen(prefix->to));
+    return draft->catalog.prefix.from && draft->catalog.prefix.to ? SB_OK : sb_fail(err, SB_NOMEM, "the catalog");
+}
+
 struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n, struct sb_err *err)
+{
+    return sb_catalog_new_exposed(files, n, NULL, err);
+}
+
+struct sb_catalog *sb_catalog_new_exposed(const struct sb_catalog_file *files, size_t n, const struct sb_prefix *prefix,
+                                          struct sb_err *err)
 {
     struct sb_catalog_draft *draft = calloc(1, sizeof *draft);
     if (!draft) {
@@ -73,7 +103,7 @@ struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n,
         return NULL;
     }
     sb_arena_init(&draft->arena);
-    enum sb_rc rc = SB_OK;
+    enum sb_rc rc = copy_prefix(draft, prefix, err);
     for (size_t i = 0; i < n && rc == SB_OK; i++)
         rc = sb_catalog_read(draft, &files[i], err);
     if (rc == SB_OK)

@@ -70,6 +70,9 @@ struct sb_family {
     enum sb_agent_count count; /* what of the agent's own counts feeds it */
     const struct sb_values *values;
     size_t n_values;
+    bool has_labels; /* of observations: these and no other ones, own or the source's; else any */
+    const char *const *labels;
+    size_t n_labels;
     const struct sb_feed *feeds; /* none: fed by observations alone */
     size_t n_feeds;
     const double *quantiles; /* that are derived from a histogram, and its mean with them; none: neither */
@@ -116,7 +119,14 @@ struct sb_root {
     unsigned layer;
 };
 
+/* Names of families that begin with `from` are exposed with `to` in its place. */
+struct sb_prefix {
+    const char *from; /* NULL: every name is exposed as it is written */
+    const char *to;
+};
+
 struct sb_catalog {
+    struct sb_prefix prefix;
     const struct sb_family *families;
     size_t n_families;
     const struct sb_feature *features;
@@ -148,11 +158,17 @@ extern const size_t sb_views_embedded_count;
  * Returns NULL with *err set; the text is "file:line: reason".
  */
 struct sb_catalog *sb_catalog_new(const struct sb_catalog_file *files, size_t n, struct sb_err *err) SB_CHECK;
+/* The same, with all names as they are exposed; prefix is copied, NULL is none. */
+struct sb_catalog *sb_catalog_new_exposed(const struct sb_catalog_file *files, size_t n, const struct sb_prefix *prefix,
+                                          struct sb_err *err) SB_CHECK;
 void sb_catalog_destroy(struct sb_catalog **self_p);
 
 /* The embedded files, then (dir not NULL or "") those of a folder that end in .yaml, in name order, one layer higher.
  */
-struct sb_catalog *sb_catalog_load(const char *dir, struct sb_err *err) SB_CHECK;
+struct sb_catalog *sb_catalog_load(const char *dir, const struct sb_prefix *prefix, struct sb_err *err) SB_CHECK;
+
+/* A name as it is exposed: itself, or made in out (SB_EXPO_NAME_MAX bytes). One that would be too long stays. */
+struct sb_slice sb_prefix_expose(const struct sb_prefix *self, struct sb_slice name, char *out);
 
 /* The quantiles of a histogram that says nothing, by its semantic: *n of them, none for most. */
 const double *sb_semantic_quantiles(enum sb_semantic semantic, size_t *n);

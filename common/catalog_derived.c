@@ -131,5 +131,11 @@ enum sb_rc sb_catalog_read_derived(struct sb_catalog_reader *self, const char *n
         rc = read_ratio(self, ratio, &derived, err);
     if (rc == SB_OK && !ratio)
         rc = sb_yaml_string(&self->yaml, node, "max", true, self->arena, &derived.of, err);
+    if (rc == SB_OK)
+        derived.of = sb_catalog_name(self, derived.of);
+    if (rc == SB_OK && derived.by)
+        derived.by = sb_catalog_name(self, derived.by);
+    if (rc == SB_OK && (!derived.of || (ratio && !derived.by)))
+        rc = sb_fail(err, SB_NOMEM, "'%s'", name);
     return rc == SB_OK ? add_derived(self, node, &derived, err) : rc;
 }

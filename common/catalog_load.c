@@ -78,7 +78,7 @@ static enum sb_rc add_folder(struct files *files, const char *dir, struct sb_err
     return rc;
 }
 
-struct sb_catalog *sb_catalog_load(const char *dir, struct sb_err *err)
+struct sb_catalog *sb_catalog_load(const char *dir, const struct sb_prefix *prefix, struct sb_err *err)
 {
     struct files files = {.at = calloc(sb_catalog_embedded_count + FILES_MAX, sizeof files.at[0])};
     if (!files.at) {
@@ -89,7 +89,7 @@ struct sb_catalog *sb_catalog_load(const char *dir, struct sb_err *err)
         files.at[files.n] = sb_catalog_embedded[files.n];
     struct sb_catalog *self = NULL;
     if (!dir || dir[0] == '\0' || add_folder(&files, dir, err) == SB_OK)
-        self = sb_catalog_new(files.at, files.n, err);
+        self = sb_catalog_new_exposed(files.at, files.n, prefix, err);
     release(&files);
     return self;
 }

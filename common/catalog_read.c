@@ -6,6 +6,14 @@
 typedef enum sb_rc (*item_reader)(struct sb_catalog_reader *self, const char *name, yaml_node_t *node,
                                   struct sb_err *err);
 
+const char *sb_catalog_name(struct sb_catalog_reader *self, const char *written)
+{
+    char made[SB_EXPO_NAME_MAX];
+    const struct sb_slice name = {.at = written, .len = strlen(written)};
+    const struct sb_slice exposed = sb_prefix_expose(&self->draft->catalog.prefix, name, made);
+    return sb_arena_text(self->arena, exposed.at, exposed.len);
+}
+
 enum sb_rc sb_catalog_place(void *array_p, size_t n, size_t size, size_t known, size_t *at, struct sb_err *err)
 {
     void **array = array_p;
@@ -169,6 +177,21 @@ static enum sb_rc read_values(struct sb_catalog_reader *self, yaml_node_t *node,
     family->values = values;
     family->n_values = n;
     return SB_OK;
+}
+
+/* labels: [a, b], or [] for none. */
+static enum sb_rc read_label_names(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
+                                   struct sb_err *err)
+{
+    yaml_node_t *list = sb_yaml_get(&self->yaml, node, "labels");
+    family->has_labels = list != NULL;
+    if (!list || (list->type == YAML_SEQUENCE_NODE && sb_yaml_count(list) == 0))
+        return SB_OK;
+    enum sb_rc rc = sb_yaml_strings(&self->yaml, list, self->arena, &family->labels, &family->n_labels, err);
+    for (size_t i = 0; rc == SB_OK && i < family->n_labels; i++)
+        if (!sb_label_name_is_valid(family->labels[i], strlen(family->labels[i])))
+            rc = sb_yaml_fail(&self->yaml, list, err, "'%s' is not a label name", family->labels[i]);
+    return rc;
 }
 
 /* {name: text, ...} as pairs of borrowed texts. */
@@ -411,9 +434,9 @@ static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node
 
 static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
-    static const char *const keys[] = {"type",    "semantic",   "help",      "unit",    "if",
-                                       "buckets", "values",     "from",      "initial", "scope",
-                                       "info",    "role_scope", "quantiles", "count",   NULL};
+    static const char *const keys[] = {"type",      "semantic", "help",    "unit",  "if",   "buckets",
+                                       "values",    "from",     "initial", "scope", "info", "role_scope",
+                                       "quantiles", "count",    "labels",  NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
     struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     const struct {
@@ -442,6 +465,8 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
     if (rc == SB_OK)
         rc = read_values(self, node, &family, err);
     if (rc == SB_OK)
+        rc = read_label_names(self, node, &family, err);
+    if (rc == SB_OK)
         rc = read_feeds(self, node, &family, err);
     if (rc == SB_OK)
         rc = read_count(self, node, &family, err);
@@ -460,7 +485,8 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
     return SB_OK;
 }
 
-static enum sb_rc read_items(struct sb_catalog_reader *self, const char *part, item_reader read, struct sb_err *err)
+static enum sb_rc read_items(struct sb_catalog_reader *self, const char *part, bool is_exposed, item_reader read,
+                             struct sb_err *err)
 {
     yaml_node_t *map = sb_yaml_get(&self->yaml, self->yaml.root, part);
     if (!map)
@@ -472,7 +498,7 @@ static enum sb_rc read_items(struct sb_catalog_reader *self, const char *part, i
         const char *text = sb_yaml_text(key);
         if (!text)
             return sb_yaml_fail(&self->yaml, key, err, "a name in %s must be text", part);
-        const char *name = sb_arena_text(self->arena, text, strlen(text));
+        const char *name = is_exposed ? sb_catalog_name(self, text) : sb_arena_text(self->arena, text, strlen(text));
         if (!name)
             return sb_fail(err, SB_NOMEM, "%s", part);
         enum sb_rc rc = read(self, name, value, err);
@@ -487,10 +513,11 @@ static enum sb_rc read_document(struct sb_catalog_reader *self, struct sb_err *e
     static const char *const keys[] = {"version", "roots", "bucket_sets", "features", "families", "derived", NULL};
     static const struct {
         const char *part;
+        bool is_exposed; /* its items are names of a scrape */
         item_reader read;
     } parts[] = {
-        {"roots", read_root},      {"bucket_sets", read_bucket_set},     {"features", read_feature},
-        {"families", read_family}, {"derived", sb_catalog_read_derived},
+        {"roots", false, read_root},     {"bucket_sets", false, read_bucket_set},    {"features", false, read_feature},
+        {"families", true, read_family}, {"derived", true, sb_catalog_read_derived},
     };
 
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, self->yaml.root, keys, "a catalog file", err);
@@ -500,7 +527,7 @@ static enum sb_rc read_document(struct sb_catalog_reader *self, struct sb_err *e
     if (!version || strcmp(version, "1") != 0)
         return sb_yaml_fail(&self->yaml, self->yaml.root, err, "version must be 1");
     for (size_t i = 0; rc == SB_OK && i < SB_COUNT(parts); i++)
-        rc = read_items(self, parts[i].part, parts[i].read, err);
+        rc = read_items(self, parts[i].part, parts[i].is_exposed, parts[i].read, err);
     return rc;
 }
 

@@ -27,6 +27,9 @@ struct sb_catalog_reader {
     unsigned layer;
 };
 
+/* The name of a family as it is exposed, for ever; NULL: out of memory. */
+const char *sb_catalog_name(struct sb_catalog_reader *self, const char *written);
+
 /* Adds one file. The text of *err is "file:line: reason". */
 enum sb_rc sb_catalog_read(struct sb_catalog_draft *draft, const struct sb_catalog_file *file, struct sb_err *err)
     SB_CHECK;

@@ -29,6 +29,7 @@ static bool reach(void *array_p, size_t *n, size_t wanted, size_t size)
 struct family_element {
     uint64_t id;
     struct hub_family_def def;
+    char exposed[SB_EXPO_NAME_MAX];
     double bounds[SB_BOUNDS_MAX];
     struct sb_slice roles[SB_ROLES_MAX];
 };
@@ -127,6 +128,7 @@ static enum hub_refusal read_family(struct hub_session *self, struct sb_mp *at, 
     if (!sb_mp_array(at, &n) || n < ELEMENTS || !sb_mp_uint(at, &out->id) || !sb_mp_str(at, &out->def.name) ||
         !read_type(at, &out->def.type) || !read_text(at, &out->def.unit))
         return HUB_REFUSAL_type;
+    out->def.name = sb_prefix_expose(&self->store->index.catalog->prefix, out->def.name, out->exposed);
     enum hub_refusal refusal = read_bounds(at, out);
     if (refusal != HUB_OK)
         return refusal;

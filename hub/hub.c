@@ -124,7 +124,8 @@ static enum sb_rc open_views(struct hub *self, struct sb_err *err)
 
 static enum sb_rc open_store(struct hub *self, struct sb_err *err)
 {
-    self->catalog = sb_catalog_load(self->settings->catalog, err);
+    const struct sb_prefix prefix = {.from = HUB_OMNI_PREFIX, .to = self->settings->omni_prefix};
+    self->catalog = sb_catalog_load(self->settings->catalog, &prefix, err);
     if (!self->catalog)
         return err->rc;
     if (open_views(self, err) != SB_OK)

@@ -1,6 +1,7 @@
 #include "hub/hub_settings.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "common/log.h"
 
@@ -10,6 +11,15 @@ static const struct sb_setting settings[] = {
 #undef SETTING
 };
 
+/* Any other prefix could make names that are somebody else's. */
+static enum sb_rc check(const void *values, struct sb_err *err)
+{
+    const struct hub_settings *self = values;
+    if (strcmp(self->omni_prefix, HUB_OMNI_PREFIX) == 0 || strcmp(self->omni_prefix, "vllm:omni_") == 0)
+        return SB_OK;
+    return sb_fail(err, SB_INVAL, "--omni-prefix: '%s' is neither vllm_omni: nor vllm:omni_", self->omni_prefix);
+}
+
 const struct sb_settings_spec hub_settings_spec = {
     .program = "statsbus-hub",
     .about = "Merges what agents counted and serves it to Prometheus.",
@@ -17,6 +27,7 @@ const struct sb_settings_spec hub_settings_spec = {
     .settings = settings,
     .n = SB_COUNT(settings),
     .size = sizeof(struct hub_settings),
+    .check = check,
 };
 
 struct tally {

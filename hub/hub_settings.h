@@ -10,6 +10,9 @@ struct hub_settings {
 #undef SETTING
 };
 
+/* What names of vLLM-Omni's families begin with in catalog and records. */
+#define HUB_OMNI_PREFIX "vllm_omni:"
+
 extern const struct sb_settings_spec hub_settings_spec;
 
 /* Reads the settings anew and logs what came of it; false: a fault, and nothing is changed. */

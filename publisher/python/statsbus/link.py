@@ -79,6 +79,7 @@ class Link:
         self.bad_messages = 0  # from the agent, not understood
         self.latest_left_out = 0  # gauge inputs that the last hello had no room for
         self.hello_due = True
+        self.beat_due = False  # before its time: a source has ended
         self._publisher = publisher
         self._ledger = ledger
         self._settings = settings
@@ -188,19 +189,21 @@ class Link:
             if now >= next_hello or self.hello_due:
                 self._say_hello()
                 next_hello = now + settings.hello_s
-            is_beat_due = now >= next_beat
+            is_beat_due = now >= next_beat or self.beat_due
             if now >= tick_at or is_beat_due:
                 ledger.care_above = ledger.busy_limit
                 if self._publish():
                     busy_until = now + LINGER_S
                 tick_at = self._next_tick(now, busy_until)
             if is_beat_due:
+                self.beat_due = False
                 self._send_beat()
-                next_beat = max(next_beat + settings.beat_s, now)
+                if now >= next_beat:  # one that came early is no reason to be late
+                    next_beat = max(next_beat + settings.beat_s, now)
             is_blocked = self._answer()
             poller.register(self._replay, zmq.POLLIN | (zmq.POLLOUT if is_blocked else 0))
             wait_s = min(tick_at, next_beat, next_hello) - now
-            if self.hello_due or (self._has_answers() and not is_blocked):
+            if self.hello_due or self.beat_due or (self._has_answers() and not is_blocked):
                 wait_s = 0.0
             ready = dict(poller.poll(max(0, int(wait_s * 1000) + (wait_s > 0))))
             now = time.monotonic()

@@ -258,8 +258,20 @@ class Publisher:
             return len(self._sources) - 1
 
     def end(self, source: int) -> None:
-        """The source ended in order: beats say so from now on. Its index is not used again."""
-        self._ended = self._ended | {source}
+        """The source ended in order: its gauges leave at once."""
+        with self._describing:
+            self._set_ended(self._ended | {source})
+
+    def resume(self, source: int) -> None:
+        """A source that ended is back."""
+        with self._describing:
+            self._set_ended(self._ended - {source})
+
+    def _set_ended(self, ended: Set[int]) -> None:
+        self._ended = ended
+        if self._link:
+            self._link.beat_due = True
+            self._link.wake()
 
     def update(
         self,

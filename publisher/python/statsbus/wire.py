@@ -40,6 +40,8 @@ class Source(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     node: Optional[str] = None
     pod_ip: Optional[str] = None
     labels: Dict[str, str] = {}
+    observed: bool = False
+    """It has observations and perhaps never a step: what steps feed starts at zero with its first one."""
 
 
 class Family(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

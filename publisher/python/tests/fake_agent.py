@@ -76,10 +76,12 @@ def check_hello(content: Any, number: int, count: int, publisher: str) -> None:
     for source in content["sources"]:
         assert set(source) == {
             "index", "service_name", "model_name", "job_name", "instance_id", "role", "dp_rank", "stage", "replica",
-            "node", "pod_ip", "labels",
+            "node", "pod_ip", "labels", "observed",
         }  # fmt: skip
         assert type(source["index"]) is int and isinstance(source["labels"], dict)
-        assert all(v is None or isinstance(v, str) for k, v in source.items() if k not in ("index", "labels"))
+        assert type(source["observed"]) is bool
+        texts = [value for key, value in source.items() if key not in ("index", "labels", "observed")]
+        assert all(value is None or isinstance(value, str) for value in texts)
     for source, name, labels in content["info"]:
         assert (source is None or type(source) is int) and isinstance(name, str)
         assert all(isinstance(v, str) for v in labels.values())

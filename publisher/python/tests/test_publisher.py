@@ -323,6 +323,28 @@ def test_close_says_that_the_sources_ended_in_order(healing_agent, publish):
     assert healing_agent.ranges(publisher.id) == [1, 10]
 
 
+def test_a_source_that_ends_says_so_at_once_and_may_come_back(agent, publish):
+    publisher = publish([{"replica": "0"}, {"replica": "1"}], beat_s=30.0)
+    agent.until(lambda: agent.of("hello"))
+    publisher.end(1)
+    agent.until(lambda: agent.of("beat"))
+    assert agent.of("beat")[-1].payload["live"] == [0] and agent.of("beat")[-1].payload["ended"] == [1]
+    publisher.resume(1)
+    agent.until(lambda: len(agent.of("beat")) > 1)
+    assert agent.of("beat")[-1].payload["live"] == [0, 1] and "ended" not in agent.of("beat")[-1].payload
+
+
+def test_sources_that_end_early_and_often_do_not_delay_the_beat(agent, publish):
+    publisher = publish([{"replica": str(i)} for i in range(20)], beat_s=0.2)
+    agent.until(lambda: agent.of("hello"))
+    for i in range(1, 20):
+        publisher.end(i)
+        seen = len(agent.of("beat"))
+        agent.until(lambda n=seen: len(agent.of("beat")) > n)
+    seen = len(agent.of("beat"))
+    agent.until(lambda: len(agent.of("beat")) > seen, timeout_s=2.0)
+
+
 def test_close_without_an_end_leaves_the_agent_with_silence(healing_agent, publish):
     publisher = publish()
     publisher.step(0, None, STEP)

@@ -37,8 +37,9 @@ static inline void rig_hello(struct rig *rig, const char *hello)
         fail_msg("hello: %s", err.text);
 }
 
-/* catalog NULL: the embedded one. more: further keys of the hello (", config: {...}"), or "". */
-static inline void rig_init(struct rig *rig, const char *catalog, const char *more)
+/* catalog NULL: the embedded one. place: further keys of the source (", stage: a"); more: of the hello; both may be "".
+ */
+static inline void rig_init_at(struct rig *rig, const char *catalog, const char *place, const char *more)
 {
     struct sb_err err = {.text = ""};
     struct sb_catalog_file file = {.name = "test.yaml", .text = catalog, .len = catalog ? strlen(catalog) : 0};
@@ -46,8 +47,8 @@ static inline void rig_init(struct rig *rig, const char *catalog, const char *mo
     snprintf(hello, sizeof hello,
              "{publisher: \"%032d\", pid: 1, host: h, time: 1.0, engine: {name: vllm, version: \"1\"}, "
              "sources: [{index: 0, service_name: s, model_name: m, job_name: j, instance_id: i, role: both, "
-             "dp_rank: \"0\"}]%s}",
-             7, more);
+             "dp_rank: \"0\"%s}]%s}",
+             7, place, more);
     *rig = (struct rig){.now = {.time = 10, .host = 1, .arrival_ms = 1000}};
     rig->catalog =
         catalog ? sb_catalog_new(&file, 1, &err) : sb_catalog_new(sb_catalog_embedded, sb_catalog_embedded_count, &err);
@@ -67,10 +68,15 @@ static inline void rig_init(struct rig *rig, const char *catalog, const char *mo
     struct agent_contribution *front_end =
         agent_ledger_contribution(rig->ledger, true, front->source, front->identity, shape, NULL, &err);
     engine->is_live = front_end->is_live = true;
-    rig->engine = agent_binding_new(rig->plan, rig->ledger, engine, &rig->hello, 0, true);
-    rig->front_end = agent_binding_new(rig->plan, rig->ledger, front_end, &rig->hello, 0, true);
+    rig->engine = agent_binding_new(rig->plan, rig->ledger, engine, &rig->hello, source, true);
+    rig->front_end = agent_binding_new(rig->plan, rig->ledger, front_end, &rig->hello, front, true);
     assert_non_null(rig->engine);
     assert_non_null(rig->front_end);
+}
+
+static inline void rig_init(struct rig *rig, const char *catalog, const char *more)
+{
+    rig_init_at(rig, catalog, "", more);
 }
 
 static inline void rig_release(struct rig *rig)

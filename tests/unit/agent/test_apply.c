@@ -475,38 +475,6 @@ static void info_is_a_gauge_of_one_with_its_content_as_labels(void **state)
     rig_release(&rig);
 }
 
-static void observations_feed_families_by_name(void **state)
-{
-    (void) state;
-    struct rig rig;
-    rig_init(
-        &rig, NULL,
-        ", families: [{name: x_total, type: counter, help: h, labels: [k]}, "
-        "{name: y_seconds, type: histogram, help: h, buckets: [1, 2]}, {name: z, type: gauge, help: h, labels: [k]}, "
-        "{name: q, type: gauge, help: h, scope: publisher}], config: {lora: {max_loras: 1}}");
-    rig_apply_as(
-        &rig, AGENT_RECORD_OBS,
-        "[[x_total, {k: a}, 2], [x_total, {k: a}, [1, 1, -4]], [y_seconds, null, [0.5, 2, 7]], [z, {k: a}, 4], "
-        "[q, null, 1], [nobody, {}, 1], [z, {\"9bad\": a}, 4], 7, [x_total, {k: b}, no]]",
-        AGENT_APPLY_ALL);
-    assert_string_equal(rig_show(&rig, rig.engine, "x_total"), "k=\"a\" 4; k=\"b\" 0");
-    assert_string_equal(rig_show(&rig, rig.engine, "y_seconds"), "1 1 1 9.5");
-    assert_string_equal(rig_show(&rig, rig.engine, "z"), "k=\"a\" 4");
-    assert_string_equal(rig_show(&rig, rig.engine, "q"), "");
-    assert_string_equal(rig_show(&rig, rig.front_end, "q"), "1");
-    assert_int_equal(rig_refused(&rig, "x_total"), 2);
-    assert_int_equal(rig_refused(&rig, "z"), 1);
-    assert_int_equal(agent_ledger_counters(rig.ledger)->unknown_families, 2); /* nobody, and 7 */
-    rig_apply_as(&rig, AGENT_RECORD_OBS, "[[nobody, {}, 1], 7, [x_total, {}]]", AGENT_APPLY_GAUGES);
-    assert_int_equal(agent_ledger_counters(rig.ledger)->unknown_families, 2); /* counted when they came */
-
-    /* The next record's observations of a gauge family replace all of it, and nothing else. */
-    rig_apply_as(&rig, AGENT_RECORD_OBS, "[[z, {k: b}, 5]]", AGENT_APPLY_ALL);
-    assert_string_equal(rig_show(&rig, rig.engine, "z"), "k=\"a\"; k=\"b\" 5");
-    assert_string_equal(rig_show(&rig, rig.front_end, "q"), "1");
-    rig_release(&rig);
-}
-
 static void sources_get_what_the_agent_counts_about_them(void **state)
 {
     (void) state;
@@ -588,7 +556,6 @@ int main(void)
         cmocka_unit_test(admission_rejections_belong_to_the_front_end),
         cmocka_unit_test(a_gauge_survives_the_four_billionth_snapshot),
         cmocka_unit_test(info_is_a_gauge_of_one_with_its_content_as_labels),
-        cmocka_unit_test(observations_feed_families_by_name),
         cmocka_unit_test(sources_get_what_the_agent_counts_about_them),
         cmocka_unit_test(bad_descriptions_are_refused_one_by_one),
         cmocka_unit_test(bounds_out_of_order_are_refused_and_the_catalogs_hold),

@@ -63,6 +63,7 @@ static void refusals_name_the_key(void **state)
         {"{" HEAD ", sources: [{index: a}]}", "source 0 of 'sources': 'index' is not an unsigned number of 32 bits"},
         {"{" HEAD ", sources: [{index: 1}, {index: 1}]}", "source 1 of 'sources': index 1 is taken"},
         {"{" HEAD ", sources: [{index: 1, role: 5}]}", "source 0 of 'sources': 'role' is not a text or nil"},
+        {"{" HEAD ", sources: [{index: 1, observed: 1}]}", "source 0 of 'sources': 'observed' is not true or false"},
         {"{" HEAD ", sources: [{index: 1, labels: 5}]}", "source 0 of 'sources': 'labels' is not a map"},
         {"{" HEAD ", sources: [{index: 1, labels: {a: 5}}]}", "source 0 of 'sources': 'labels' is not a map of texts"},
         {"{" HEAD ", sources: [{index: 1, labels: {le: x}}]}",

@@ -83,6 +83,9 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:3: initial: 'b' is not among the values of 'k'"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, values: {\"9\": [a]}}\n",
          "a.yaml:3: '9' is not a label name"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: [\"9\"]}\n", "a.yaml:3: '9' is not a label name"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: stage}\n",
+         "a.yaml:3: a list of texts is expected"},
         {"version: 1\nfeatures:\n  f: {in: [a]}\n", "a.yaml:3: 'path' is missing"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, quantiles: [0.5]}\n",
          "a.yaml:3: quantiles go with histograms only"},
@@ -210,7 +213,7 @@ static void put_file(void **state, const char *name, const char *text)
 static void a_folder_is_laid_over_what_is_embedded(void **state)
 {
     struct sb_err err = {.text = ""};
-    struct sb_catalog *catalog = sb_catalog_load("", &err);
+    struct sb_catalog *catalog = sb_catalog_load("", NULL, &err);
     assert_non_null(catalog);
     size_t n = catalog->n_families;
     sb_catalog_destroy(&catalog);
@@ -218,7 +221,7 @@ static void a_folder_is_laid_over_what_is_embedded(void **state)
     put_file(state, "b.yaml", "version: 1\nfamilies:\n  vllm:num_requests_running: {type: gauge, help: mine}\n");
     put_file(state, "a.yaml", "version: 1\nfamilies:\n  my:own: {type: gauge, help: h}\n");
     put_file(state, "notes.txt", "not a catalog");
-    catalog = sb_catalog_load(*state, &err);
+    catalog = sb_catalog_load(*state, NULL, &err);
     assert_string_equal(err.text, "");
     assert_non_null(catalog);
     assert_int_equal(catalog->n_families, n + 1);
@@ -227,10 +230,48 @@ static void a_folder_is_laid_over_what_is_embedded(void **state)
 
     char path[256];
     put_file(state, "c.yaml", "");
-    assert_null(sb_catalog_load(*state, &err));
+    assert_null(sb_catalog_load(*state, NULL, &err));
     assert_non_null(strstr(err.text, "c.yaml:1: a catalog file must be a map"));
-    assert_null(sb_catalog_load(temp_path(state, path, "nowhere"), &err));
+    assert_null(sb_catalog_load(temp_path(state, path, "nowhere"), NULL, &err));
     assert_int_equal(err.rc, SB_IO);
+}
+
+static void names_are_exposed_with_another_prefix(void **state)
+{
+    (void) state;
+    struct sb_err err = {.text = ""};
+    static const char text[] = "version: 1\nfamilies:\n"
+                               "  old_a_total: {type: counter, help: h}\n"
+                               "  old_b_total: {type: counter, help: h}\n"
+                               "  is_old_: {type: gauge, help: h}\n"
+                               "derived:\n"
+                               "  old_share: {ratio: [old_a_total, old_b_total], help: h}\n"
+                               "  old_most: {max: is_old_, help: h}\n";
+    const struct sb_catalog_file file = {.name = "a.yaml", .text = text, .len = sizeof text - 1};
+    const struct sb_prefix prefix = {.from = "old_", .to = "a:newer_"};
+    struct sb_catalog *catalog = sb_catalog_new_exposed(&file, 1, &prefix, &err);
+    assert_string_equal(err.text, "");
+    assert_non_null(catalog);
+    assert_string_equal(catalog->families[0].name, "a:newer_a_total");
+    assert_string_equal(catalog->families[2].name, "is_old_");
+    assert_string_equal(catalog->derived[0].name, "a:newer_share");
+    assert_string_equal(catalog->derived[0].of, "a:newer_a_total");
+    assert_string_equal(catalog->derived[0].by, "a:newer_b_total");
+    assert_string_equal(catalog->derived[1].of, "is_old_");
+    char made[SB_EXPO_NAME_MAX];
+    struct sb_slice name = sb_prefix_expose(&catalog->prefix, (struct sb_slice){.at = "old_x/", .len = 5}, made);
+    assert_int_equal(name.len, 9);
+    assert_string_equal(name.at, "a:newer_x");
+    char longest[SB_EXPO_NAME_MAX];
+    memset(longest, 'x', sizeof longest);
+    memcpy(longest, "old_", 4);
+    name = sb_prefix_expose(&catalog->prefix, (struct sb_slice){.at = longest, .len = sizeof longest - 1}, made);
+    assert_ptr_equal(name.at, longest);
+    sb_catalog_destroy(&catalog);
+
+    const struct sb_prefix clashing = {.from = "old_a", .to = "old_b"};
+    assert_null(sb_catalog_new_exposed(&file, 1, &clashing, &err));
+    assert_non_null(strstr(err.text, "'old_b_total' is there already"));
 }
 
 static void every_semantic_reads_back(void **state)
@@ -256,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_higher_layer_replaces_what_has_the_same_name),
         cmocka_unit_test(quantiles_are_by_semantic_unless_they_are_said),
         cmocka_unit_test_setup_teardown(a_folder_is_laid_over_what_is_embedded, temp_dir_make, temp_dir_drop),
+        cmocka_unit_test(names_are_exposed_with_another_prefix),
         cmocka_unit_test(every_semantic_reads_back),
     };
     return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);
