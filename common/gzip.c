@@ -25,7 +25,6 @@ void sb_gzip_put(struct sb_gzip *self, const void *bytes, size_t n, enum sb_gzip
 {
     static const int flushes[] = {
         [SB_GZIP_MORE] = Z_NO_FLUSH,
-        [SB_GZIP_SYNC] = Z_SYNC_FLUSH,
         [SB_GZIP_END] = Z_FINISH,
     };
     z_stream *stream = &self->stream;

@@ -15,7 +15,6 @@ struct sb_gzip {
 /* How much of the compressor's own buffer a call gives out. */
 enum sb_gzip_flush {
     SB_GZIP_MORE, /* as it likes: nothing may come out for long */
-    SB_GZIP_SYNC, /* all that was put in can be read by the other side */
     SB_GZIP_END,  /* that was all */
 };
 

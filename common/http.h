@@ -28,9 +28,18 @@ struct sb_http_request {
     size_t n_query; /* at most SB_HTTP_QUERY_MAX; more are a 400 before the handler is asked, as is a zero byte */
 };
 
-/* A body in pieces. next appends the next piece to out (which it finds empty): true while more may follow. */
+enum sb_http_more {
+    SB_HTTP_LAST,
+    SB_HTTP_MORE, /* more may follow */
+    SB_HTTP_CUT,  /* the body can't go on; the client sees that it was cut */
+};
+
+/*
+ * A body in pieces. next appends the next piece to out, which it finds empty and may leave so: one that works for long
+ * without any text gives empty pieces, and others get their turn.
+ */
 struct sb_http_stream {
-    bool (*next)(void *state, struct sb_buf *out);
+    enum sb_http_more (*next)(void *state, struct sb_buf *out);
     void (*close)(void *state); /* once, also when the client goes away early */
     void *state;
 };

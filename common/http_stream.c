@@ -7,12 +7,13 @@
 
 enum {
     PIECE_MAX = 16 * 1024 * 1024, /* of what a stream gives at once */
-    INPUT_A_CHUNK = 128 * 1024,   /* about what one call compresses before it gives out what it has: 1 ms of the loop */
+    PIECES_A_STEP = 2,            /* that are compressed in one call of the loop: about 1 ms of it */
 };
 
 struct source {
     struct sb_http_stream stream;
     bool has_more; /* the stream was not at its end yet */
+    bool is_cut;   /* the body can't go on: the client sees a cut one, not a wrong one */
     bool is_gzip;
     bool is_ended; /* the compressor has given its last byte */
     struct sb_gzip gzip;
@@ -21,58 +22,54 @@ struct source {
     size_t taken;        /* of piece, or of out, by the client */
 };
 
-/* The next piece that is not empty; false at the end, or when it overflowed its limit. */
-static bool next_piece(struct source *self)
+/* Asks the stream once: a piece is as much work as the loop may be kept with, also when no text came of it. */
+static void next_piece(struct source *self)
 {
     sb_buf_clear(&self->piece);
-    while (self->has_more && self->piece.len == 0 && !self->piece.is_overflow)
-        self->has_more = self->stream.next(self->stream.state, &self->piece);
-    return self->piece.len > 0 && !self->piece.is_overflow;
+    if (!self->has_more)
+        return;
+    const enum sb_http_more more = self->stream.next(self->stream.state, &self->piece);
+    self->has_more = more == SB_HTTP_MORE;
+    self->is_cut = more == SB_HTTP_CUT || self->piece.is_overflow;
 }
 
-/* Fills out with something, unless the stream has ended. */
 static void compress_more(struct source *self)
 {
     sb_buf_clear(&self->out);
-    for (size_t input = 0; self->out.len == 0 && !self->is_ended && !self->out.is_overflow;) {
-        const bool has_piece = next_piece(self);
-        if (self->piece.is_overflow)
+    for (int i = 0; i < PIECES_A_STEP && self->out.len == 0 && !self->is_ended && !self->is_cut; i++) {
+        next_piece(self);
+        if (self->is_cut)
             return;
-        input += self->piece.len;
-        const enum sb_gzip_flush flush = !has_piece ? SB_GZIP_END : input > INPUT_A_CHUNK ? SB_GZIP_SYNC : SB_GZIP_MORE;
-        sb_gzip_put(&self->gzip, self->piece.data, self->piece.len, flush, &self->out);
-        self->is_ended = flush == SB_GZIP_END;
+        self->is_ended = !self->has_more;
+        sb_gzip_put(&self->gzip, self->piece.data, self->piece.len, self->is_ended ? SB_GZIP_END : SB_GZIP_MORE,
+                    &self->out);
+        self->is_cut = self->out.is_overflow;
     }
 }
 
-/* MHD's content reader: up to max bytes, or one of its codes for the end. */
+/* MHD's content reader: up to max bytes, 0 for none yet, or one of its codes for the end. */
 static ssize_t read_more(void *arg, uint64_t position, char *to, size_t max)
 {
     (void) position;
     struct source *self = arg;
-    struct sb_buf *from = self->is_gzip ? &self->out : &self->piece;
-    size_t len = 0;
-    while (len < max) {
-        if (self->taken == from->len) {
-            if (len > 0 && self->is_gzip)
-                break; /* one step of compression a call is enough */
-            self->taken = 0;
-            if (self->is_gzip)
-                compress_more(self);
-            else
-                (void) next_piece(self);
-            if (self->piece.is_overflow || self->out.is_overflow)
-                return MHD_CONTENT_READER_END_WITH_ERROR; /* the client sees a cut body, not a wrong one */
-            if (from->len == 0)
-                break;
-        }
-        const size_t left = from->len - self->taken;
-        const size_t n = left < max - len ? left : max - len;
-        memcpy(to + len, from->data + self->taken, n);
-        self->taken += n;
-        len += n;
+    const struct sb_buf *from = self->is_gzip ? &self->out : &self->piece;
+    if (self->taken == from->len) {
+        self->taken = 0;
+        if (self->is_gzip)
+            compress_more(self);
+        else
+            next_piece(self);
     }
-    return len > 0 ? (ssize_t) len : MHD_CONTENT_READER_END_OF_STREAM;
+    if (self->is_cut)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    const size_t left = from->len - self->taken;
+    const size_t n = left < max ? left : max;
+    const bool is_over = self->is_gzip ? self->is_ended : !self->has_more;
+    if (n == 0)
+        return is_over ? MHD_CONTENT_READER_END_OF_STREAM : 0;
+    memcpy(to, from->data + self->taken, n);
+    self->taken += n;
+    return (ssize_t) n;
 }
 
 static void close_source(void *arg)

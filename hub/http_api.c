@@ -26,13 +26,13 @@ static void put_own(void *arg, const struct sb_expo *expo, const struct hub_quer
     hub_own_render(&own, expo, query);
 }
 
-static bool next_piece(void *state, struct sb_buf *out)
+static enum sb_http_more next_piece(void *state, struct sb_buf *out)
 {
     struct stream *stream = state;
     double before = cpu_s();
     bool has_more = hub_scrape_next(stream->scrape, out);
     stream->api->render_s += cpu_s() - before;
-    return has_more;
+    return has_more ? SB_HTTP_MORE : SB_HTTP_LAST;
 }
 
 static void close_stream(void *state)

@@ -32,6 +32,7 @@ struct fixture {
     struct sb_http *http;
     struct client clients[CLIENTS_MAX];
     size_t n_clients;
+    const struct client *awaited;
     bool (*is_over)(struct fixture *self);
     /* what handlers saw and give */
     char seen[256];
@@ -42,6 +43,8 @@ struct fixture {
     unsigned asked;    /* pieces */
     size_t given;      /* bytes by all streams */
     bool is_too_large; /* the stream gives a piece over its limit */
+    bool is_dry;       /* the stream gives empty pieces */
+    bool is_cut;       /* the stream gives up half-way */
 };
 
 /* The content of bodies and streams: lines that compress as metrics do. */
@@ -91,7 +94,7 @@ struct stream {
     size_t given;
 };
 
-static inline bool stream_next(void *state, struct sb_buf *out)
+static inline enum sb_http_more stream_next(void *state, struct sb_buf *out)
 {
     struct stream *stream = state;
     struct fixture *self = stream->fixture;
@@ -99,11 +102,13 @@ static inline bool stream_next(void *state, struct sb_buf *out)
     self->asked++;
     if (self->is_too_large)
         assert_null(sb_buf_reserve(out, SIZE_MAX / 2));
-    if (self->asked % 5 == 3)
-        return true; /* an empty piece is no end */
+    if (self->is_dry || self->asked % 5 == 3)
+        return SB_HTTP_MORE; /* an empty piece is no end */
+    if (self->is_cut && stream->given >= self->bytes / 2)
+        return SB_HTTP_CUT;
     for (size_t i = 0; i < self->piece && stream->given < self->bytes; i++, self->given++)
         sb_buf_put_byte(out, (uint8_t) byte_at(stream->given++));
-    return stream->given < self->bytes;
+    return stream->given < self->bytes ? SB_HTTP_MORE : SB_HTTP_LAST;
 }
 
 static inline void stream_close(void *state)

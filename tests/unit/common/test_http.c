@@ -193,6 +193,19 @@ static void a_piece_over_the_limit_cuts_the_answer_visibly(void **state)
     assert_int_equal(self->closed, 2);
 }
 
+static void a_stream_that_gives_up_cuts_the_answer_visibly(void **state)
+{
+    struct fixture *self = *state;
+    self->bytes = 100000;
+    self->piece = 1000;
+    self->is_cut = true;
+    const char *answer = ask(self, GET("/stream", ""));
+    assert_memory_equal(answer, "HTTP/1.1 200 ", 13);
+    assert_null(strstr(answer, "\r\n0\r\n\r\n"));
+    assert_null(strstr(ask(self, GET("/stream", "Accept-Encoding: gzip\r\n")), "\r\n0\r\n\r\n"));
+    assert_int_equal(self->closed, 2);
+}
+
 static void a_connection_is_kept_and_may_be_pipelined(void **state)
 {
     struct fixture *self = *state;
@@ -213,6 +226,11 @@ static void a_connection_is_kept_and_may_be_pipelined(void **state)
 static bool some_was_given(struct fixture *self)
 {
     return self->asked > 0;
+}
+
+static bool awaited_is_done(struct fixture *self)
+{
+    return self->awaited->is_done && self->asked > 100;
 }
 
 static bool all_are_closed(struct fixture *self)
@@ -245,6 +263,33 @@ static void slow_clients_stop_nobody(void **state)
         assert_non_null(strstr(ask(self, GET("/hello", "")), "hello\n"));
     assert_int_equal(self->closed, 0);
     /* The streams still open are closed with the server: see drop. */
+}
+
+/* Two of them work on and on without any text, as a scrape does that looks for what isn't there. */
+static void streams_of_empty_pieces_stop_nobody(void **state)
+{
+    struct fixture *self = *state;
+    self->bytes = 100000;
+    self->piece = 1000;
+    self->is_dry = true;
+    const struct client *plain = connect_client(self, GET("/stream", ""), true);
+    const struct client *packed = connect_client(self, GET("/stream", "Accept-Encoding: gzip\r\n"), true);
+    struct client *between = connect_client(self, GET("/hello", ""), true);
+    self->awaited = between;
+    run_until(self, awaited_is_done);
+    assert_true(self->asked > 0);
+    assert_false(plain->is_done || packed->is_done);
+
+    self->is_dry = false;
+    run_until(self, all_are_done);
+    SB_OWN(sb_buf_release) struct sb_buf body;
+    sb_buf_init(&body, 64 << 20);
+    body_of(plain, "Transfer-Encoding: chunked\r\n", &body);
+    assert_content(&body, self->bytes);
+    sb_buf_clear(&body);
+    body_of(packed, "Content-Encoding: gzip\r\n", &body);
+    unzip(&body);
+    assert_content(&body, self->bytes);
 }
 
 static void connections_over_the_limit_are_turned_away_and_counted(void **state)
@@ -321,9 +366,11 @@ int main(void)
         TEST(clients_that_do_not_speak_1_1_get_a_stream_to_its_end),
         TEST(who_does_not_want_gzip_gets_none),
         TEST(a_piece_over_the_limit_cuts_the_answer_visibly),
+        TEST(a_stream_that_gives_up_cuts_the_answer_visibly),
         TEST(a_connection_is_kept_and_may_be_pipelined),
         TEST(a_client_that_leaves_early_ends_its_stream),
         TEST(slow_clients_stop_nobody),
+        TEST(streams_of_empty_pieces_stop_nobody),
         TEST(connections_over_the_limit_are_turned_away_and_counted),
         TEST(addresses),
     };
