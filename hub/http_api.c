@@ -20,7 +20,11 @@ static double cpu_s(void)
 static void put_own(void *arg, const struct sb_expo *expo, const struct hub_query *query)
 {
     struct hub_api *api = arg;
-    struct hub_own own = {.store = api->store, .scrapes_open = api->scrapes_open, .render_s = api->render_s};
+    struct hub_own own = {.store = api->store,
+                          .scrapes_open = api->scrapes_open,
+                          .scrape_bytes = api->memory.bytes,
+                          .scrape_bytes_max = api->memory.max,
+                          .render_s = api->render_s};
     memcpy(own.scrapes, api->scrapes, sizeof own.scrapes);
     api->fill(api->fill_arg, &own);
     hub_own_render(&own, expo, query);
@@ -32,6 +36,8 @@ static enum sb_http_more next_piece(void *state, struct sb_buf *out)
     double before = cpu_s();
     bool has_more = hub_scrape_next(stream->scrape, out);
     stream->api->render_s += cpu_s() - before;
+    if (hub_scrape_is_cut(stream->scrape))
+        return SB_HTTP_CUT;
     return has_more ? SB_HTTP_MORE : SB_HTTP_LAST;
 }
 
@@ -143,6 +149,23 @@ static void begin_scrape(struct hub_api *api, const struct hub_ask *ask, struct 
     response->stream = (struct sb_http_stream){.next = next_piece, .close = close_stream, .state = stream};
 }
 
+/* For one more scrape. False: the answer is written. */
+static bool has_room(const struct hub_api *api, struct sb_http_response *response)
+{
+    uint64_t *limits = api->store->counters->limits;
+    if (api->scrapes_open >= HUB_SCRAPES_MAX) {
+        limits[HUB_LIMIT_scrapes]++;
+        refuse(response, 503, "too many scrapes at once");
+        return false;
+    }
+    if (hub_sum_memory_is_short(&api->memory)) {
+        limits[HUB_LIMIT_scrape_memory]++;
+        refuse(response, 503, "scrapes under way take too much of scrape_memory_max");
+        return false;
+    }
+    return true;
+}
+
 static void on_metrics(void *arg, const struct sb_http_request *request, struct sb_http_response *response)
 {
     struct hub_api *api = arg;
@@ -152,16 +175,14 @@ static void on_metrics(void *arg, const struct sb_http_request *request, struct 
     const struct hub_view *view = asked_view(api, request, response);
     if (!view)
         return;
-    if (api->scrapes_open >= HUB_SCRAPES_MAX) {
-        api->store->counters->limits[HUB_LIMIT_scrapes]++;
-        refuse(response, 503, "too many scrapes at once");
+    if (!has_room(api, response))
         return;
-    }
     query.view = view->spec;
     const struct hub_ask ask = {.view = view,
                                 .format = sb_expo_negotiate(request->accept),
                                 .now_ms = api->clock(),
                                 .query = &query,
+                                .memory = &api->memory,
                                 .own = view->spec->has_own ? put_own : NULL,
                                 .own_arg = api};
     begin_scrape(api, &ask, response);

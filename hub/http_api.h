@@ -18,6 +18,7 @@ struct hub_api {
     void *fill_arg;
     uint64_t scrapes[HUB_VIEWS_MAX];
     size_t scrapes_open;
+    struct hub_sum_memory memory;
     double render_s; /* CPU time */
 };
 

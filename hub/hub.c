@@ -88,6 +88,7 @@ static int on_signal(void *arg, int signal_number)
     if (signal_number == SIGHUP) {
         (void) hub_settings_reload(self->loaded);
         self->peers.max = (size_t) self->settings->agents_max; /* the timeout is looked up when it is used */
+        self->api.memory.max = (size_t) self->settings->scrape_memory_max;
         return 0;
     }
     sb_log(SB_LOG_INFO, "stopping", "signal=%d open_scrapes=%zu", signal_number, self->api.scrapes_open);
@@ -167,7 +168,11 @@ static enum sb_rc open_loop(struct hub *self, struct sb_err *err)
         zloop_timer(self->loop, TICK_MS, 0, on_tick, self) < 0)
         return sb_fail(err, SB_NOMEM, "no memory for the loop's readers");
     zloop_reader_set_tolerant(self->loop, self->router);
-    self->api = (struct hub_api){.store = &self->store, .clock = sb_mono_ms, .fill = fill_own, .fill_arg = self};
+    self->api = (struct hub_api){.store = &self->store,
+                                 .clock = sb_mono_ms,
+                                 .fill = fill_own,
+                                 .fill_arg = self,
+                                 .memory = {.max = (size_t) self->settings->scrape_memory_max}};
     self->http = sb_http_new(self->loop, self->settings->http, hub_api_routes, hub_api_routes_count, &self->api, err);
     return self->http ? SB_OK : sb_fail_at(err, err->rc, "--http");
 }

@@ -227,6 +227,16 @@ static void put_scrapes_open(const struct lines *lines)
     put(lines, (double) lines->own->scrapes_open);
 }
 
+static void put_scrape_bytes(const struct lines *lines)
+{
+    put(lines, (double) lines->own->scrape_bytes);
+}
+
+static void put_scrape_bytes_max(const struct lines *lines)
+{
+    put(lines, (double) lines->own->scrape_bytes_max);
+}
+
 static void put_render(const struct lines *lines)
 {
     put(lines, lines->own->render_s);

@@ -16,6 +16,8 @@ struct hub_own {
     int64_t silence_ms;              /* of the agent silent longest; 0 without agents */
     uint64_t scrapes[HUB_VIEWS_MAX]; /* by view of the store */
     size_t scrapes_open;
+    size_t scrape_bytes; /* of sums */
+    size_t scrape_bytes_max;
     double render_s;
     uint64_t http_requests;
     uint64_t http_refused;

@@ -23,18 +23,18 @@ struct hub_scrape {
     struct hub_rows rows;
     struct hub_sources_cursor sources;
     /* The cursor: the entry that is being printed (or was last), by name and, while entries are as many as they were,
-     * by the place after it; and the last row of it. */
+     * by the place after it; and where in its rows. */
     char name[SB_EXPO_NAME_MAX];
     uint32_t next;
     uint32_t n_entries;
     bool is_in_entry;
     bool has_header;
-    uint64_t last_group;
-    size_t group_at;
+    uint64_t from; /* the row to go on with, or the next one after it */
     /* And where in that row to go on: a row may have thousands of series. */
-    bool is_in_row;
+    uint64_t in_row; /* 0: at the start of a row */
     uint32_t variant;
-    uint32_t series;
+    uint32_t series;       /* of that variant; of a gauge its id */
+    bool is_cut;           /* what is left can't be had */
     size_t piece_from;     /* where this piece starts in what it is appended to */
     struct sb_buf scratch; /* labels that are printed under other names */
 };
@@ -60,7 +60,7 @@ struct hub_scrape *hub_scrape_new(struct hub_store *store, const struct hub_ask 
         .store = store, .view = ask->view, .format = ask->format, .own = ask->own, .own_arg = ask->own_arg};
     sb_arena_init(&self->arena);
     sb_buf_init(&self->scratch, SB_LABELS_MAX * (2 * SB_LABEL_VALUE_MAX + 2 * SB_LABEL_NAME_MAX));
-    hub_rows_init(&self->rows, store, ask->view, &self->query, ask->now_ms);
+    hub_rows_init(&self->rows, store, ask->view, &self->query, ask->memory, ask->now_ms);
     if (!hub_query_copy(&self->query, ask->query ? ask->query : &everything, &self->arena))
         hub_scrape_destroy(&self);
     return self;
@@ -145,22 +145,32 @@ static void put_value(const struct row *row, struct hub_series *series, double v
     sb_expo_value(&row->expo, row->entry->name, &labels, value);
 }
 
-/* A gauge, or its largest value over the row's sources. */
-static void put_gauges(const struct row *row)
+/* By what was printed, or looked at. */
+static bool is_full(const struct row *row)
 {
+    return row->expo.out->len - row->scrape->piece_from >= HUB_CHUNK_BYTES || hub_rows_is_turn_over(&row->scrape->rows);
+}
+
+/* A gauge, or its largest value over the row's sources; from where the cursor stands. True: the piece is full, more of
+ * the row may follow. */
+static bool put_gauges(const struct row *row)
+{
+    struct hub_scrape *scrape = row->scrape;
     uint32_t n;
     const struct hub_values *values = row->numbers.values;
     const struct hub_gauge *gauges = hub_values_gauges(values, row->family->id, &n);
     const double *maxima = row->entry->how == HUB_MAX ? row->numbers.maxima : NULL;
     for (uint32_t i = 0; row->numbers.has_gauges && i < n; i++) {
+        if (gauges[i].id < scrape->series)
+            continue;
+        if (is_full(row))
+            return true;
+        hub_rows_look(&scrape->rows);
         double value = maxima ? maxima[&gauges[i] - values->gauges] : gauges[i].value;
-        put_value(row, row->scrape->store->index.series_of_gauge[gauges[i].id], value);
+        put_value(row, scrape->store->index.series_of_gauge[gauges[i].id], value);
+        scrape->series = gauges[i].id + 1;
     }
-}
-
-static bool is_full(const struct row *row)
-{
-    return row->expo.out->len - row->scrape->piece_from >= HUB_CHUNK_BYTES;
+    return false;
 }
 
 static void put_whole_histogram(const struct row *row, struct hub_series *series, const struct sb_bounds *bounds,
@@ -224,6 +234,7 @@ static bool put_series(const struct row *row)
     for (; scrape->variant < row->family->n_variants && !is_full(row); scrape->variant++, scrape->series = 0) {
         const struct hub_variant *variant = row->family->variants[scrape->variant];
         for (; scrape->series < variant->n_series && !is_full(row); scrape->series++) {
+            hub_rows_look(&scrape->rows);
             if (variant->bounds)
                 put_histogram(row, &merge, variant->series[scrape->series]);
             else
@@ -236,49 +247,50 @@ static bool put_series(const struct row *row)
     return scrape->variant < row->family->n_variants;
 }
 
-static bool put_row(const struct row *row)
-{
-    if (row->family->type != SB_GAUGE)
-        return put_series(row);
-    put_gauges(row);
-    return false;
-}
-
-/* The row that the cursor stands in, or the next one; NULL after the last. */
-static const struct hub_group *current_group(struct hub_scrape *self)
-{
-    const struct hub_group *group =
-        hub_view_after(self->view, self->is_in_row ? self->last_group - 1 : self->last_group, &self->group_at);
-    if (!group || (self->is_in_row && group->id == self->last_group))
-        return group;
-    self->last_group = group->id; /* of a row that has gone meanwhile, the rest is missing */
-    self->variant = self->series = 0;
-    return group;
-}
-
-static bool read_row(struct row *row)
+static enum hub_step read_row(struct row *row)
 {
     const struct hub_entry *entry = row->entry;
     struct hub_rows *rows = &row->scrape->rows;
-    return hub_rows_read(rows, row->group, row->family->scope, &row->numbers) &&
-           (!entry->by || hub_rows_read(rows, row->group, entry->of->scope, &row->numerators));
+    enum hub_step step = hub_rows_read(rows, row->group, row->family->scope, &row->numbers);
+    if (step == HUB_FOUND && entry->by)
+        step = hub_rows_read(rows, row->group, entry->of->scope, &row->numerators);
+    return step;
 }
 
-/* Prints rows of an entry until the piece is full (true) or the entry is done (false). */
-static bool put_rows(struct hub_scrape *self, const struct hub_entry *entry, struct sb_buf *out)
+/* Prints a row, or goes on with it. HUB_LATER: more of it may follow. */
+static enum hub_step put_row(struct row *row)
+{
+    struct hub_scrape *scrape = row->scrape;
+    hub_rows_look(&scrape->rows);
+    if (scrape->in_row != row->group->id) /* of one that has gone meanwhile, the rest is missing */
+        scrape->variant = scrape->series = 0;
+    scrape->from = scrape->in_row = row->group->id;
+    const enum hub_step step = read_row(row);
+    if (step != HUB_FOUND)
+        return step;
+    const bool has_more = row->family->type == SB_GAUGE ? put_gauges(row) : put_series(row);
+    return has_more ? HUB_LATER : HUB_FOUND;
+}
+
+/* Prints rows of an entry until it is done (HUB_NONE), the piece is full (HUB_LATER), or the scrape is cut. */
+static enum hub_step put_rows(struct hub_scrape *self, const struct hub_entry *entry, struct sb_buf *out)
 {
     struct row row = {.scrape = self,
                       .expo = {.out = out, .format = self->format},
                       .entry = entry,
                       .family = entry->by ? entry->by : entry->of};
-    for (;;) {
-        row.group = current_group(self);
-        if (!row.group)
-            return false;
-        self->is_in_row = read_row(&row) && put_row(&row);
-        if (is_full(&row))
-            return true;
+    while (!is_full(&row)) {
+        enum hub_step step = hub_rows_find(&self->rows, self->from, &row.group);
+        if (step == HUB_FOUND)
+            step = put_row(&row);
+        else if (step == HUB_NONE)
+            return HUB_NONE;
+        if (step == HUB_LATER || step == HUB_CUT)
+            return step;
+        self->from = row.group->id + 1;
+        self->in_row = 0;
     }
+    return HUB_LATER;
 }
 
 static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *entry)
@@ -287,50 +299,77 @@ static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *ent
            hub_query_wants_family(&self->query, entry->name);
 }
 
-/* The entry that the cursor stands in, or the next one that is wanted; NULL after the last. */
-static const struct hub_entry *current_entry(struct hub_scrape *self)
+/* The entry that the cursor stands in, or the next one that is wanted; HUB_NONE after the last. */
+static enum hub_step find_entry(struct hub_scrape *self, const struct hub_entry **out)
 {
     const struct hub_index *index = &self->store->index;
     if (self->n_entries != index->n_entries) { /* new ones may have moved the others */
         self->n_entries = index->n_entries;
         self->next = hub_index_place_after(index, self->name[0] ? self->name : NULL);
     }
-    if (self->is_in_entry)
-        return index->entries[self->next - 1];
+    if (self->is_in_entry) {
+        *out = index->entries[self->next - 1];
+        return HUB_FOUND;
+    }
     while (self->next < index->n_entries) {
+        if (hub_rows_is_turn_over(&self->rows))
+            return HUB_LATER;
+        hub_rows_look(&self->rows);
         const struct hub_entry *entry = index->entries[self->next++];
+        memcpy(self->name, entry->name, strlen(entry->name) + 1);
         if (!is_wanted(self, entry))
             continue;
-        memcpy(self->name, entry->name, strlen(entry->name) + 1);
         self->is_in_entry = true;
         self->has_header = false;
-        self->last_group = 0;
-        return entry;
+        self->from = 1;
+        self->in_row = 0;
+        *out = entry;
+        return HUB_FOUND;
     }
-    return NULL;
+    return HUB_NONE;
+}
+
+/* Prints families until all are done (HUB_NONE), the piece is full, or the scrape is cut. */
+static enum hub_step put_families(struct hub_scrape *self, struct sb_buf *out)
+{
+    for (;;) {
+        const struct hub_entry *entry;
+        enum hub_step step = find_entry(self, &entry);
+        if (step == HUB_FOUND)
+            step = put_rows(self, entry, out);
+        else
+            return step;
+        if (step != HUB_NONE)
+            return step;
+        self->is_in_entry = false;
+    }
+}
+
+static bool put_sources(struct hub_scrape *self, const struct sb_expo *expo)
+{
+    const struct hub_sources_ask ask = {.store = self->store,
+                                        .query = &self->query,
+                                        .is_narrowed = hub_query_is_narrowed(&self->query),
+                                        .now_ms = self->rows.now_ms,
+                                        .until = self->piece_from + HUB_CHUNK_BYTES,
+                                        .looks = HUB_TURN};
+    return hub_sources_put(&ask, &self->sources, expo);
 }
 
 bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
 {
-    self->piece_from = out->len;
-    while (self->stage == STAGE_FAMILIES) {
-        const struct hub_entry *entry = current_entry(self);
-        if (!entry) {
-            self->stage = self->own ? STAGE_SOURCES : STAGE_OWN;
-            break;
-        }
-        if (put_rows(self, entry, out))
-            return true;
-        self->is_in_entry = self->is_in_row = false;
-    }
     const struct sb_expo expo = {.out = out, .format = self->format};
+    self->piece_from = out->len;
+    hub_rows_begin_turn(&self->rows);
+    if (self->stage == STAGE_FAMILIES) {
+        const enum hub_step step = put_families(self, out);
+        self->is_cut = step == HUB_CUT;
+        if (step != HUB_NONE)
+            return step == HUB_LATER;
+        self->stage = self->own ? STAGE_SOURCES : STAGE_OWN;
+    }
     if (self->stage == STAGE_SOURCES) {
-        const struct hub_sources_ask ask = {.store = self->store,
-                                            .query = &self->query,
-                                            .is_narrowed = hub_query_is_narrowed(&self->query),
-                                            .now_ms = self->rows.now_ms,
-                                            .until = self->piece_from + HUB_CHUNK_BYTES};
-        if (hub_sources_put(&ask, &self->sources, &expo))
+        if (put_sources(self, &expo))
             return true;
         self->stage = STAGE_OWN;
     }
@@ -341,4 +380,9 @@ bool hub_scrape_next(struct hub_scrape *self, struct sb_buf *out)
         self->stage = STAGE_DONE;
     }
     return false;
+}
+
+bool hub_scrape_is_cut(const struct hub_scrape *self)
+{
+    return self->is_cut;
 }

@@ -1,152 +1,89 @@
 #include "hub/rows.h"
 
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* A row that the scrape has met. What it was then, shown and added up or not, it stays. */
 struct hub_row_slot {
     uint64_t group;
-    bool is_shown;
-    uint8_t n_sums;       /* 0: it is read where its numbers are */
-    struct hub_sum *sums; /* by scope; owned */
+    struct hub_row_sums *sums; /* NULL: it is read where its numbers are, or wasn't read yet; owned */
 };
 
-void hub_rows_init(struct hub_rows *self, const struct hub_store *store, const struct hub_view *view,
-                   const struct hub_query *query, int64_t now_ms)
+bool hub_sum_memory_is_short(const struct hub_sum_memory *self)
 {
-    *self = (struct hub_rows){.store = store, .view = view, .query = query, .now_ms = now_ms};
+    return self->bytes >= self->max / HUB_SCRAPES_A_LIMIT;
+}
+
+void hub_rows_init(struct hub_rows *self, const struct hub_store *store, const struct hub_view *view,
+                   const struct hub_query *query, struct hub_sum_memory *memory, int64_t now_ms)
+{
+    *self = (struct hub_rows){.store = store, .view = view, .query = query, .memory = memory, .now_ms = now_ms};
 }
 
 void hub_rows_release(struct hub_rows *self)
 {
-    for (size_t i = 0; i < self->n; i++) {
-        for (size_t s = 0; s < self->slots[i].n_sums; s++)
-            hub_sum_release(&self->slots[i].sums[s]);
-        free(self->slots[i].sums);
-    }
+    for (size_t i = 0; i < self->n; i++)
+        hub_row_sums_destroy(&self->slots[i].sums);
+    hub_adding_release(&self->adding);
     free(self->slots);
+    if (self->memory)
+        self->memory->bytes -= self->bytes;
     *self = (struct hub_rows){0};
 }
 
-static const char *role_of(const struct sb_labelset *role)
+void hub_rows_begin_turn(struct hub_rows *self)
 {
-    return role->n > 0 ? role->labels[0].value : NULL;
+    self->looks = HUB_TURN;
 }
 
-/* Bit by sum: 0 for all roles, then one for each scope. */
-static uint32_t sums_of_role(const struct hub_rows *self, const char *role, size_t n_sums)
+bool hub_rows_is_turn_over(const struct hub_rows *self)
 {
-    uint32_t sums = 1;
-    for (uint32_t scope = 1; scope < n_sums; scope++) {
-        if (hub_index_has_role(&self->store->index, scope, role))
-            sums |= 1u << scope;
-    }
-    return sums;
+    return self->looks == 0;
 }
 
-/* Parts under way, and what is known of the role that came last: roles come in runs. */
-struct parts {
-    struct hub_part *at;
-    size_t n;
-    size_t n_sums;
-    const struct sb_labelset *role;
-    uint32_t sums;
-    bool is_wanted;
-};
-
-static void note_role(const struct hub_rows *self, struct parts *parts, const struct sb_labelset *role)
+void hub_rows_look(struct hub_rows *self)
 {
-    if (role == parts->role)
-        return;
-    parts->role = role;
-    parts->is_wanted = hub_query_wants(self->query, HUB_NARROW_role, role_of(role));
-    parts->sums = sums_of_role(self, role_of(role), parts->n_sums);
+    self->looks -= self->looks > 0;
 }
 
-static void collect(const struct hub_rows *self, const struct hub_group *group, struct parts *parts)
+static enum hub_step cut(const struct hub_rows *self)
 {
+    self->store->counters->limits[HUB_LIMIT_scrape_memory]++;
+    return HUB_CUT;
+}
+
+/* Memory that was `before` bytes is now more or less. False: over the limit. */
+static bool note_bytes(struct hub_rows *self, size_t before, size_t now)
+{
+    self->bytes += now - before;
+    if (!self->memory)
+        return true;
+    self->memory->bytes += now - before;
+    return self->memory->bytes <= self->memory->max;
+}
+
+/* --- which rows there are --- */
+
+static bool has_wanted_role(const struct hub_rows *self, const struct hub_group *group)
+{
+    if (self->query->narrow[HUB_NARROW_role].n == 0)
+        return true;
     for (uint32_t i = 0; i < group->n_members; i++) {
-        const struct hub_contribution *member = group->members[i];
-        note_role(self, parts, member->role);
-        if (parts->is_wanted)
-            parts->at[parts->n++] = (struct hub_part){
-                .values = &member->values, .sums = parts->sums, .has_gauges = member->source->shown == member};
+        if (hub_query_wants(self->query, HUB_NARROW_role, hub_role_of(group->members[i]->role)))
+            return true;
     }
     for (uint32_t i = 0; i < group->n_retired; i++) {
-        const struct hub_retired *retired = &group->retired[i];
-        note_role(self, parts, retired->role);
-        if (parts->is_wanted)
-            parts->at[parts->n++] =
-                (struct hub_part){.values = &retired->high, .low = &retired->low, .sums = parts->sums};
+        if (hub_query_wants(self->query, HUB_NARROW_role, hub_role_of(group->retired[i].role)))
+            return true;
     }
-}
-
-/* Brings parts of the same sums together, keeping their order. */
-static bool gather(struct parts *parts)
-{
-    struct hub_part *sorted = malloc((parts->n + 1) * sizeof sorted[0]);
-    if (!sorted)
-        return false;
-    size_t n = 0;
-    for (uint32_t seen = 0; n < parts->n;) {
-        uint32_t next = UINT32_MAX;
-        for (size_t i = 0; i < parts->n; i++) {
-            if (parts->at[i].sums > seen && parts->at[i].sums < next)
-                next = parts->at[i].sums;
-        }
-        for (size_t i = 0; i < parts->n; i++) {
-            if (parts->at[i].sums == next)
-                sorted[n++] = parts->at[i];
-        }
-        seen = next;
-    }
-    free(parts->at);
-    parts->at = sorted;
-    return true;
-}
-
-static bool is_one_run(const struct parts *parts)
-{
-    for (size_t i = 1; i < parts->n; i++) {
-        if (parts->at[i].sums != parts->at[0].sums)
-            return false;
-    }
-    return true;
-}
-
-static size_t count_sums(const struct hub_rows *self)
-{
-    return self->view->spec->is_role_scoped ? 1 + self->store->index.n_scopes : 1;
-}
-
-/* Adds a row up. False: out of memory. */
-static bool add_up(const struct hub_rows *self, const struct hub_group *group, struct hub_row_slot *slot)
-{
-    struct parts parts = {.at = malloc((group->n_members + group->n_retired + 1u) * sizeof parts.at[0]),
-                          .n_sums = count_sums(self)};
-    struct hub_sum *sums = calloc(parts.n_sums, sizeof sums[0]);
-    bool is_ok = parts.at && sums;
-    if (is_ok)
-        collect(self, group, &parts);
-    if (is_ok && !is_one_run(&parts))
-        is_ok = gather(&parts);
-    if (is_ok)
-        is_ok = hub_sums_fold(sums, parts.n_sums, parts.at, parts.n, self->store->index.aggregates);
-    free(parts.at);
-    if (!is_ok) {
-        free(sums);
-        return false;
-    }
-    slot->sums = sums;
-    slot->n_sums = (uint8_t) parts.n_sums;
-    return true;
+    return false;
 }
 
 static bool is_shown(const struct hub_rows *self, const struct hub_group *group)
 {
     return hub_view_shows(self->view, group, self->now_ms, self->store->linger_ms) &&
            hub_query_wants(self->query, HUB_NARROW_model_name, sb_labelset_value(group->labels, "model_name")) &&
-           hub_query_wants(self->query, HUB_NARROW_service_name, sb_labelset_value(group->labels, "service_name"));
+           hub_query_wants(self->query, HUB_NARROW_service_name, sb_labelset_value(group->labels, "service_name")) &&
+           has_wanted_role(self, group);
 }
 
 static bool reserve(struct hub_rows *self)
@@ -157,45 +94,96 @@ static bool reserve(struct hub_rows *self)
     struct hub_row_slot *slots = realloc(self->slots, cap * sizeof slots[0]);
     if (!slots)
         return false;
+    const bool is_within = note_bytes(self, self->cap * sizeof slots[0], cap * sizeof slots[0]);
     self->slots = slots;
     self->cap = cap;
-    return true;
+    return is_within;
 }
 
-/* The slot of a row, made when it is met first: ids of later groups are higher than all that were met. */
-static struct hub_row_slot *find_slot(struct hub_rows *self, const struct hub_group *group)
+/* The first row from this id on that was met and is still there; NULL: there is none. */
+static const struct hub_group *find_met(struct hub_rows *self, uint64_t from)
 {
-    if (self->at >= self->n || self->slots[self->at].group > group->id)
+    if (self->at > self->n || (self->at > 0 && self->slots[self->at - 1].group >= from))
         self->at = 0;
-    while (self->at < self->n && self->slots[self->at].group < group->id)
-        self->at++;
-    if (self->at < self->n && self->slots[self->at].group == group->id)
-        return &self->slots[self->at];
-    if (self->at < self->n || !reserve(self))
-        return NULL;
-    self->slots[self->n++] = (struct hub_row_slot){.group = group->id, .is_shown = is_shown(self, group)};
-    return &self->slots[self->at];
+    for (; self->at < self->n; self->at++) {
+        const uint64_t id = self->slots[self->at].group;
+        if (id < from)
+            continue;
+        const struct hub_group *group = hub_view_after(self->view, id - 1, &self->group_at);
+        if (group && group->id == id)
+            return group;
+    }
+    return NULL;
 }
 
-bool hub_rows_read(struct hub_rows *self, const struct hub_group *group, uint32_t scope, struct hub_row *out)
+enum hub_step hub_rows_find(struct hub_rows *self, uint64_t from, const struct hub_group **out)
 {
-    struct hub_row_slot *slot = find_slot(self, group);
-    if (!slot || !slot->is_shown)
-        return false;
+    const struct hub_group *group = from <= self->met ? find_met(self, from) : NULL;
+    if (group) {
+        *out = group;
+        return HUB_FOUND;
+    }
+    while ((group = hub_view_after(self->view, self->met, &self->group_at)) != NULL) {
+        if (self->looks == 0)
+            return HUB_LATER;
+        self->looks--;
+        self->met = group->id;
+        if (!is_shown(self, group))
+            continue;
+        if (!reserve(self))
+            return cut(self);
+        self->at = self->n++;
+        self->slots[self->at] = (struct hub_row_slot){.group = group->id};
+        *out = group;
+        return HUB_FOUND;
+    }
+    return HUB_NONE;
+}
+
+/* --- their numbers --- */
+
+static enum hub_step add_up(struct hub_rows *self, const struct hub_group *group, struct hub_row_slot *slot)
+{
+    if (self->looks == 0)
+        return HUB_LATER;
+    const struct hub_adding_ask ask = {
+        .store = self->store, .query = self->query, .is_role_scoped = self->view->spec->is_role_scoped};
+    const enum hub_adding_step step = hub_adding_go(&self->adding, &ask, group, &self->looks, &slot->sums);
+    const size_t bytes = hub_row_sums_bytes(step == HUB_ADDING_DONE ? slot->sums : self->adding.sums);
+    const bool is_within = note_bytes(self, self->adding_bytes, bytes);
+    self->adding_bytes = step == HUB_ADDING_DONE ? 0 : bytes; /* what is done is the slot's */
+    if (step == HUB_ADDING_NO_MEMORY || !is_within)
+        return cut(self);
+    return step == HUB_ADDING_DONE ? HUB_FOUND : HUB_LATER;
+}
+
+static enum hub_step read_sums(const struct hub_row_sums *sums, uint32_t scope, struct hub_row *out)
+{
+    if (scope >= sums->n_scopes || sums->of[scope] == HUB_NO_SUM) /* a scope may be of a family that came later */
+        return HUB_NONE;
+    const struct hub_sum *sum = &sums->at[sums->of[scope]];
+    *out = (struct hub_row){.values = &sum->values, .maxima = sum->maxima, .has_gauges = true};
+    return HUB_FOUND;
+}
+
+enum hub_step hub_rows_read(struct hub_rows *self, const struct hub_group *group, uint32_t scope, struct hub_row *out)
+{
+    struct hub_row_slot *slot = &self->slots[self->at];
+    assert(self->at < self->n && slot->group == group->id);
     if (!self->view->spec->is_role_scoped)
         scope = 0;
-    if (slot->n_sums == 0 && (group->n_members != 1 || group->n_retired > 0) && !add_up(self, group, slot))
-        return false;
-    if (slot->n_sums > 0) {
-        if (scope >= slot->n_sums)
-            return false; /* of a family that came later */
-        *out = (struct hub_row){
-            .values = &slot->sums[scope].values, .maxima = slot->sums[scope].maxima, .has_gauges = true};
-        return true;
+    if (!slot->sums && (group->n_members != 1 || group->n_retired > 0)) {
+        const enum hub_step step = add_up(self, group, slot);
+        if (step != HUB_FOUND)
+            return step;
     }
+    if (slot->sums)
+        return read_sums(slot->sums, scope, out);
     const struct hub_contribution *only = group->members[0];
-    const char *role = role_of(only->role);
+    const char *role = hub_role_of(only->role);
     *out = (struct hub_row){.values = &only->values, .has_gauges = only->source->shown == only};
     return hub_query_wants(self->query, HUB_NARROW_role, role) &&
-           (scope == 0 || hub_index_has_role(&self->store->index, scope, role));
+                   (scope == 0 || hub_index_has_role(&self->store->index, scope, role))
+               ? HUB_FOUND
+               : HUB_NONE;
 }

@@ -96,16 +96,18 @@ static bool is_wanted(const struct hub_sources_ask *ask, const struct hub_source
     return true;
 }
 
-/* Rows of one family; true: the piece is full. */
-static bool put_family(const struct hub_sources_ask *ask, struct hub_sources_cursor *cursor, const struct sb_expo *expo)
+/* Rows of one family; true: the piece is full. *looks: how many are left. */
+static bool put_family(const struct hub_sources_ask *ask, struct hub_sources_cursor *cursor, size_t *looks,
+                       const struct sb_expo *expo)
 {
     const struct source_family *family = &families[cursor->family];
     size_t at = hub_store_source_after(ask->store, cursor->last_source);
     for (; at < ask->store->n_sources; at++) {
         const struct hub_source *source = ask->store->source_list[at];
         double value;
-        if (expo->out->len >= ask->until)
+        if (expo->out->len >= ask->until || *looks == 0)
             return true;
+        --*looks;
         cursor->last_source = source->id;
         if (source->kind != family->kind || !is_wanted(ask, source) || !family->tell(ask, source, &value))
             continue;
@@ -120,8 +122,9 @@ static bool put_family(const struct hub_sources_ask *ask, struct hub_sources_cur
 
 bool hub_sources_put(const struct hub_sources_ask *ask, struct hub_sources_cursor *cursor, const struct sb_expo *expo)
 {
+    size_t looks = ask->looks;
     for (; cursor->family < SB_COUNT(families); *cursor = (struct hub_sources_cursor){.family = cursor->family + 1}) {
-        if (hub_query_wants_family(ask->query, families[cursor->family].name) && put_family(ask, cursor, expo))
+        if (hub_query_wants_family(ask->query, families[cursor->family].name) && put_family(ask, cursor, &looks, expo))
             return true;
     }
     return false;

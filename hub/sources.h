@@ -19,6 +19,7 @@ struct hub_sources_ask {
     bool is_narrowed; /* the query asks for some labels only */
     int64_t now_ms;
     size_t until; /* a piece ends once the output is this long */
+    size_t looks; /* or so many sources were looked at */
 };
 
 /* Appends the next piece; false when it was the last. */

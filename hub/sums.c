@@ -87,6 +87,11 @@ struct page {
     bool is_any;
 };
 
+static const double *page_of(const struct hub_values *values, uint32_t p)
+{
+    return values && p < values->n_pages ? values->pages[p] : NULL;
+}
+
 static void clear_page(struct page *page)
 {
     for (size_t i = 0; i < HUB_PAGE_CELLS; i++)
@@ -95,9 +100,15 @@ static void clear_page(struct page *page)
     page->is_any = false;
 }
 
-static const double *page_of(const struct hub_values *values, uint32_t p)
+/* What earlier parts came to. */
+static void load_page(struct page *page, const struct hub_sum *sum, uint32_t p)
 {
-    return values && p < values->n_pages ? values->pages[p] : NULL;
+    const double *high = page_of(&sum->values, p);
+    const double *low = page_of(&sum->low, p);
+    page->is_any = high;
+    if (high)
+        memcpy(page->high, high, sizeof page->high);
+    memcpy(page->low, low ? low : zeros, sizeof page->low);
 }
 
 /* Has the page come near that is added some parts later: adding is faster than memory. Always inline: gcc takes a call
@@ -115,32 +126,30 @@ static inline __attribute__((always_inline)) void fetch_ahead(const struct hub_p
         __builtin_prefetch(page + at);
 }
 
-/* Adds one page of n parts up. */
-static void fold_run(struct page *out, uint32_t p, const struct hub_part *parts, size_t n, const struct adder *adder)
+/* Adds one page of n parts to what the run is so far. */
+static void fold_run(struct page *run, uint32_t p, const struct hub_part *parts, size_t n, const struct adder *adder)
 {
     const double *waiting = NULL;
-    memcpy(out->low, zeros, sizeof zeros);
-    out->is_any = false;
     for (size_t i = 0; i < n; i++) {
         const double *page = page_of(parts[i].values, p);
         const double *low = page_of(parts[i].low, p);
         fetch_ahead(parts, n, i, p);
         for (size_t k = 0; low && k < HUB_PAGE_CELLS; k++)
-            out->low[k] += low[k];
+            run->low[k] += low[k];
         if (!page)
             continue;
-        if (!out->is_any) {
-            out->is_any = true;
-            memcpy(out->high, page, sizeof out->high);
+        if (!run->is_any) {
+            run->is_any = true;
+            memcpy(run->high, page, sizeof run->high);
         } else if (!waiting) {
             waiting = page;
         } else {
-            adder->two(out->high, out->low, waiting, page);
+            adder->two(run->high, run->low, waiting, page);
             waiting = NULL;
         }
     }
     if (waiting)
-        adder->one(out->high, out->low, waiting);
+        adder->one(run->high, run->low, waiting);
 }
 
 static void add_run(struct page *to, const struct page *run, const struct adder *adder)
@@ -151,13 +160,19 @@ static void add_run(struct page *to, const struct page *run, const struct adder 
     to->is_any = true;
 }
 
-static bool put_page(struct hub_values *out, uint32_t p, const struct page *sum)
+static bool put_page(struct hub_sum *out, uint32_t p, const struct page *sum, bool is_last)
 {
     if (!sum->is_any)
         return true;
-    double *page = hub_values_page(out, p << HUB_PAGE_BITS);
-    if (!page)
+    double *page = hub_values_page(&out->values, p << HUB_PAGE_BITS);
+    double *low = is_last ? NULL : hub_values_page(&out->low, p << HUB_PAGE_BITS);
+    if (!page || (!low && !is_last))
         return false;
+    if (!is_last) {
+        memcpy(page, sum->high, sizeof sum->high);
+        memcpy(low, sum->low, sizeof sum->low);
+        return true;
+    }
     for (size_t i = 0; i < HUB_PAGE_CELLS; i++)
         page[i] = signbit(sum->high[i]) ? -0.0 : sum->high[i] + sum->low[i];
     return true;
@@ -172,19 +187,25 @@ static size_t end_of_run(const struct hub_part *parts, size_t n, size_t from)
     return to;
 }
 
-static bool fold_page(struct hub_sum *sums, size_t n_sums, uint32_t p, const struct hub_part *parts, size_t n,
-                      const struct adder *adder)
+static bool fold_page(const struct hub_fold *fold, struct hub_sum *sums, size_t n_sums, uint32_t p,
+                      const struct hub_part *parts, size_t n, const struct adder *adder)
 {
     struct page run;
     struct page pages[HUB_SUMS_MAX];
     if (n_sums == 1) {
+        load_page(&run, &sums[0], p);
         fold_run(&run, p, parts, n, adder);
-        return put_page(&sums[0].values, p, &run);
+        return put_page(&sums[0], p, &run, fold->is_last);
     }
-    for (size_t s = 0; s < n_sums; s++)
-        clear_page(&pages[s]);
+    for (size_t s = 0; s < n_sums; s++) {
+        load_page(&pages[s], &sums[s], p);
+        if (!pages[s].is_any)
+            clear_page(&pages[s]);
+    }
     for (size_t from = 0, to; from < n; from = to) {
         to = end_of_run(parts, n, from);
+        run.is_any = false;
+        memcpy(run.low, zeros, sizeof zeros);
         fold_run(&run, p, parts + from, to - from, adder);
         for (size_t s = 0; run.is_any && s < n_sums; s++) {
             if (parts[from].sums & (1u << s))
@@ -192,16 +213,17 @@ static bool fold_page(struct hub_sum *sums, size_t n_sums, uint32_t p, const str
         }
     }
     for (size_t s = 0; s < n_sums; s++) {
-        if (!put_page(&sums[s].values, p, &pages[s]))
+        if (!put_page(&sums[s], p, &pages[s], fold->is_last))
             return false;
     }
     return true;
 }
 
-static bool fold_cells(struct hub_sum *sums, size_t n_sums, const struct hub_part *parts, size_t n)
+static bool fold_cells(const struct hub_fold *fold, struct hub_sum *sums, size_t n_sums, const struct hub_part *parts,
+                       size_t n)
 {
     const struct adder adder = pick_adder();
-    uint32_t n_pages = 0;
+    uint32_t n_pages = n_sums > 0 ? sums[0].values.n_pages : 0;
     for (size_t i = 0; i < n; i++) {
         if (parts[i].values->n_pages > n_pages)
             n_pages = parts[i].values->n_pages;
@@ -211,26 +233,27 @@ static bool fold_cells(struct hub_sum *sums, size_t n_sums, const struct hub_par
             return false;
     }
     for (uint32_t p = 0; p < n_pages; p++) {
-        if (!fold_page(sums, n_sums, p, parts, n, &adder))
+        if (!fold_page(fold, sums, n_sums, p, parts, n, &adder))
             return false;
     }
+    for (size_t s = 0; fold->is_last && s < n_sums; s++)
+        hub_values_release(&sums[s].low);
     return true;
 }
 
-/* What a gauge is so far, at the place of its id. */
-struct meeting {
+/* What a gauge is so far. */
+struct hub_meeting {
+    uint32_t family;
+    uint32_t id;
+    uint32_t n;
     double high;
     double low;
     double largest;
-    uint32_t n;
 };
 
-static void meet(struct meeting *self, double value)
+static void meet(struct hub_meeting *self, double value)
 {
-    if (self->n++ == 0) {
-        self->high = self->largest = value;
-        return;
-    }
+    self->n++;
     self->largest = value > self->largest ? value : self->largest;
     double sum = self->high + value;
     double part = sum - self->high;
@@ -238,7 +261,7 @@ static void meet(struct meeting *self, double value)
     self->high = sum;
 }
 
-static double met(const struct meeting *self, enum sb_aggregate aggregate)
+static double met(const struct hub_meeting *self, enum sb_aggregate aggregate)
 {
     if (aggregate == SB_AGGREGATE_MAX || aggregate == SB_AGGREGATE_INFO)
         return self->largest;
@@ -246,104 +269,146 @@ static double met(const struct meeting *self, enum sb_aggregate aggregate)
     return aggregate == SB_AGGREGATE_MEAN ? sum / self->n : sum;
 }
 
-/* Does the part's every gauge go into the sum? */
+/* Do the part's gauges go into the sum? */
 static bool has_part(const struct hub_part *part, size_t sum)
 {
     return part->has_gauges && (part->sums & (1u << sum));
 }
 
-static uint32_t count_ids(const struct hub_part *parts, size_t n)
+void hub_gauge_places_release(struct hub_gauge_places *self)
 {
-    uint32_t n_ids = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (uint32_t g = 0; parts[i].has_gauges && g < parts[i].values->n_gauges; g++) {
-            if (parts[i].values->gauges[g].id >= n_ids)
-                n_ids = parts[i].values->gauges[g].id + 1;
-        }
-    }
-    return n_ids;
+    free(self->at);
+    *self = (struct hub_gauge_places){0};
 }
 
-/* Takes each gauge that was met once, in their order, and leaves the meetings empty. */
-static void take_met(struct hub_sum *out, struct meeting *meetings, const struct hub_values *values,
-                     const uint8_t *aggregate)
+static bool reserve_places(struct hub_gauge_places *self, uint32_t id)
+{
+    if (id < self->n)
+        return true;
+    uint32_t n = id < 2 * self->n ? 2 * self->n : id + 1;
+    uint32_t *at = realloc(self->at, n * sizeof at[0]);
+    if (!at)
+        return false;
+    memset(at + self->n, 0, (n - self->n) * sizeof at[0]);
+    self->at = at;
+    self->n = n;
+    return true;
+}
+
+/* Room for one more, or at once for as many as a part has that may come first. */
+static bool reserve_meeting(struct hub_sum *sum, uint32_t of_part)
+{
+    if (sum->n_met < sum->cap_met)
+        return true;
+    uint32_t cap = sum->cap_met ? sum->cap_met * 2 : of_part;
+    struct hub_meeting *grown = realloc(sum->met, cap * sizeof grown[0]);
+    if (!grown)
+        return false;
+    sum->met = grown;
+    sum->cap_met = cap;
+    return true;
+}
+
+static bool meet_part(struct hub_sum *sum, struct hub_gauge_places *places, const struct hub_values *values)
 {
     for (uint32_t g = 0; g < values->n_gauges; g++) {
-        struct hub_gauge gauge = values->gauges[g];
-        struct meeting *meeting = &meetings[gauge.id];
-        if (meeting->n == 0)
-            continue; /* taken already */
-        gauge.value = met(meeting, aggregate[gauge.family]);
-        out->values.gauges[out->values.n_gauges++] = gauge;
-        out->maxima[gauge.id] = meeting->largest;
-        meeting->n = 0;
+        const struct hub_gauge *gauge = &values->gauges[g];
+        if (!reserve_places(places, gauge->id))
+            return false;
+        uint32_t place = places->at[gauge->id];
+        if (place > 0) {
+            meet(&sum->met[place - 1], gauge->value);
+            continue;
+        }
+        if (!reserve_meeting(sum, values->n_gauges))
+            return false;
+        sum->met[sum->n_met++] = (struct hub_meeting){
+            .family = gauge->family, .id = gauge->id, .n = 1, .high = gauge->value, .largest = gauge->value};
+        places->at[gauge->id] = sum->n_met;
     }
+    return true;
 }
 
-/* maxima by id become maxima by place. */
-static bool order_maxima(struct hub_sum *out)
+static int compare_meetings(const void *left, const void *right)
 {
-    double *by_id = out->maxima;
-    out->maxima = malloc((out->values.n_gauges + 1) * sizeof out->maxima[0]);
-    for (uint32_t g = 0; out->maxima && g < out->values.n_gauges; g++)
-        out->maxima[g] = by_id[out->values.gauges[g].id];
-    free(by_id);
-    return out->maxima;
+    const struct hub_meeting *a = left;
+    const struct hub_meeting *b = right;
+    if (a->family != b->family)
+        return a->family < b->family ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
 }
 
-static bool fold_gauges_of(struct hub_sum *out, size_t sum, struct meeting *meetings, uint32_t n_ids,
-                           const struct hub_part *parts, size_t n, const uint8_t *aggregate)
+/* In the order of hub_values.gauges; mostly they are, as those of the first part were. */
+static void sort_meetings(struct hub_sum *sum)
 {
-    uint32_t n_met = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (uint32_t g = 0; has_part(&parts[i], sum) && g < parts[i].values->n_gauges; g++) {
-            const struct hub_gauge *gauge = &parts[i].values->gauges[g];
-            n_met += meetings[gauge->id].n == 0;
-            meet(&meetings[gauge->id], gauge->value);
+    for (uint32_t i = 1; i < sum->n_met; i++) {
+        if (compare_meetings(&sum->met[i - 1], &sum->met[i]) > 0) {
+            qsort(sum->met, sum->n_met, sizeof sum->met[0], compare_meetings);
+            return;
         }
     }
-    if (n_met == 0)
-        return true;
-    out->maxima = malloc(n_ids * sizeof out->maxima[0]);
-    if (!out->maxima || !hub_values_reserve_gauges(&out->values, n_met))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (has_part(&parts[i], sum))
-            take_met(out, meetings, parts[i].values, aggregate);
-    }
-    for (uint32_t id = 0; id < n_ids; id++)
-        meetings[id] = (struct meeting){0};
-    hub_values_sort_gauges(&out->values);
-    return order_maxima(out);
 }
 
-static bool fold_gauges(struct hub_sum *sums, size_t n_sums, const struct hub_part *parts, size_t n,
-                        const uint8_t *aggregate)
+/* All parts have been met: this is what came of it. */
+static bool take_met(struct hub_sum *sum, const uint8_t *aggregates)
 {
-    uint32_t n_ids = count_ids(parts, n);
-    if (n_ids == 0)
+    if (sum->n_met == 0)
         return true;
-    struct meeting *meetings = calloc(n_ids, sizeof meetings[0]);
-    bool is_ok = meetings;
-    for (size_t s = 0; is_ok && s < n_sums; s++)
-        is_ok = fold_gauges_of(&sums[s], s, meetings, n_ids, parts, n, aggregate);
-    free(meetings);
-    return is_ok;
+    sum->maxima = malloc(sum->n_met * sizeof sum->maxima[0]);
+    if (!sum->maxima || !hub_values_reserve_gauges(&sum->values, sum->n_met))
+        return false;
+    sort_meetings(sum);
+    for (uint32_t i = 0; i < sum->n_met; i++) {
+        const struct hub_meeting *each = &sum->met[i];
+        sum->maxima[i] = each->largest;
+        sum->values.gauges[i] =
+            (struct hub_gauge){.family = each->family, .id = each->id, .value = met(each, aggregates[each->family])};
+    }
+    sum->values.n_gauges = sum->n_met;
+    free(sum->met);
+    sum->met = NULL;
+    sum->n_met = sum->cap_met = 0;
+    return true;
+}
+
+static bool fold_gauges_of(const struct hub_fold *fold, struct hub_sum *sum, size_t number,
+                           const struct hub_part *parts, size_t n)
+{
+    bool is_ok = true;
+    for (uint32_t i = 0; i < sum->n_met; i++)
+        fold->places->at[sum->met[i].id] = i + 1;
+    for (size_t i = 0; is_ok && i < n; i++) {
+        if (has_part(&parts[i], number))
+            is_ok = meet_part(sum, fold->places, parts[i].values);
+    }
+    for (uint32_t i = 0; i < sum->n_met; i++)
+        fold->places->at[sum->met[i].id] = 0;
+    return is_ok && (!fold->is_last || take_met(sum, fold->aggregates));
 }
 
 void hub_sum_release(struct hub_sum *self)
 {
     hub_values_release(&self->values);
+    hub_values_release(&self->low);
     free(self->maxima);
-    self->maxima = NULL;
+    free(self->met);
+    *self = (struct hub_sum){0};
 }
 
-bool hub_sums_fold(struct hub_sum *sums, size_t n_sums, const struct hub_part *parts, size_t n,
-                   const uint8_t *aggregate)
+size_t hub_sum_bytes(const struct hub_sum *self)
 {
-    if (fold_cells(sums, n_sums, parts, n) && fold_gauges(sums, n_sums, parts, n, aggregate))
-        return true;
-    for (size_t s = 0; s < n_sums; s++)
-        hub_sum_release(&sums[s]);
-    return false;
+    return sizeof *self + hub_values_bytes(&self->values) + hub_values_bytes(&self->low) +
+           self->cap_met * sizeof self->met[0] + (self->maxima ? self->values.n_gauges * sizeof self->maxima[0] : 0);
+}
+
+bool hub_sums_add(const struct hub_fold *fold, struct hub_sum *sums, size_t n_sums, const struct hub_part *parts,
+                  size_t n)
+{
+    if (!fold_cells(fold, sums, n_sums, parts, n))
+        return false;
+    for (size_t s = 0; s < n_sums; s++) {
+        if (!fold_gauges_of(fold, &sums[s], s, parts, n))
+            return false;
+    }
+    return true;
 }

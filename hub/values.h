@@ -66,20 +66,40 @@ struct hub_part {
     bool has_gauges; /* whether its gauges take part: those of sources that live, one contribution a source */
 };
 
-/* One sum of parts. */
+/* One sum of parts. While they are being added, values lack the precision that low has, and gauges are apart. */
 struct hub_sum {
     struct hub_values values;
     double *maxima; /* beside each of its gauges the largest of the parts'; owned */
+    struct hub_values low;
+    struct hub_meeting *met; /* gauges that any part had so far; owned */
+    uint32_t n_met;
+    uint32_t cap_met;
 };
 
 void hub_sum_release(struct hub_sum *self);
+size_t hub_sum_bytes(const struct hub_sum *self); /* of memory, its own size too */
+
+/* Where each gauge is among those that a sum has met, by its id; all 0 between two calls. Starts as zeros, and serves
+ * any number of sums. */
+struct hub_gauge_places {
+    uint32_t *at;
+    uint32_t n;
+};
+
+void hub_gauge_places_release(struct hub_gauge_places *self);
+
+struct hub_fold {
+    const uint8_t *aggregates; /* by family */
+    struct hub_gauge_places *places;
+    bool is_last; /* these are the last parts: the sums are to be read next */
+};
 
 /*
- * Adds n parts up into n_sums sums (empty before): cells exact to the last bit whatever the order; gauges by the
- * aggregate of their family (aggregate[family id]). Parts of the same sums should be neighbours. False: out of memory;
- * the sums are empty then.
+ * Adds n parts to n_sums sums (at first empty): cells exact to the last bit whatever the order; gauges by the
+ * aggregates of their families. Parts of the same sums are added fastest one behind the other. False: out of memory;
+ * the sums are good for nothing then but to be released.
  */
-bool hub_sums_fold(struct hub_sum *sums, size_t n_sums, const struct hub_part *parts, size_t n,
-                   const uint8_t *aggregate) SB_CHECK;
+bool hub_sums_add(const struct hub_fold *fold, struct hub_sum *sums, size_t n_sums, const struct hub_part *parts,
+                  size_t n) SB_CHECK;
 
 #endif

@@ -206,6 +206,7 @@ void hub_view_leave(struct hub_view *self, struct hub_group *group, const struct
         if (group->members[i] != contribution)
             continue;
         group->n_members--;
+        group->n_moves++;
         memmove(&group->members[i], &group->members[i + 1], (group->n_members - i) * sizeof group->members[0]);
         break;
     }

@@ -32,6 +32,7 @@ struct hub_group {
     uint32_t n_members;
     uint32_t cap_members;
     uint32_t n_retired;
+    uint32_t n_moves; /* how often numbers changed places: a member left, or another member's gauges are shown now */
     struct hub_contribution **members; /* in order of joining */
     struct hub_retired *retired;       /* owned; one for each role */
 };

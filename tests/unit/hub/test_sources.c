@@ -62,7 +62,8 @@ static void assert_lines(struct cluster *cluster, const struct hub_query *narrow
                                   .query = &query,
                                   .is_narrowed = narrow,
                                   .now_ms = cluster->world.now_ms,
-                                  .until = 1};
+                                  .until = 1,
+                                  .looks = 3};
     while (hub_sources_put(&ask, &cursor, &expo))
         ask.until = out.len + 1; /* one source a piece */
     sb_buf_put_byte(&out, '\0');
