@@ -2,18 +2,22 @@
 
 Recording threads only append to `pending` (one atomic step under the interpreter's lock). Numbers are given later, when
 pending records are absorbed into the ring, in the order of the queue: so numbers and order match without a lock on the
-recording path, however many threads record.
+recording path, however many threads record. What is to be recorded later waits in `deferred` until then.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from typing import Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 from .wire import MESSAGE_RECORDS, PIECE_BYTES, Mark, array_header
 
 LATEST_KEYS = 16384  # gauge inputs whose last record is remembered
+DEFERRED = 1024  # calls that wait for the background thread; whoever adds one more does some of them
+CARE_DEFERRED = 2  # so many: more than come in, too few to be felt
+YIELD_AFTER = 8  # calls that the background thread does before it lets go of the interpreter: an engine may wait for it
 RECORD_OVERHEAD = 64  # what a record costs beside its bytes: object header, its place in queue and ring
 
 OVERSIZED = b""  # stands for a record that cannot travel: it takes a number and is lost
@@ -132,15 +136,47 @@ class Ledger:
         # thread sleeps, so that the first record wakes it: one comparison on the recording path serves both ends.
         self.care_above = 0
         self.busy_limit = max(1, ring_bytes // 4)  # `care_above` while the background thread ticks
+        # Calls that record, and their arguments: they cost a recording thread no more than to append them.
+        self.deferred: Deque[Tuple[Callable[..., None], Tuple[Any, ...]]] = deque()
+        self.defer_limit = 0  # what `care_above` is to `pending`
         self.ring = Ring(ring_records, ring_bytes)
         self.mark: Optional[Mark] = None
         self.latest_refused = 0  # gauge inputs over LATEST_KEYS
         self._latest: Dict[Union[None, int, LatestKey], Tuple[int, bytes]] = {}
         self._lock = threading.Lock()
+        self._expanding = threading.Lock()
         self._applied = threading.Condition(threading.Lock())
 
+    def set_awake(self, is_awake: bool) -> None:
+        """Whether the background thread comes by itself; otherwise the next record wakes it."""
+        self.care_above = self.busy_limit if is_awake else 0
+        self.defer_limit = DEFERRED if is_awake else 0
+
+    def expand(self, wait: bool = True, most: Optional[int] = None) -> None:
+        """
+        Does what is deferred, in order; at most so many calls. With wait=False gives up when another thread is at it.
+        Calls must not raise. Without `most` the interpreter is let go of now and then.
+        """
+        if not self.deferred or not self._expanding.acquire(wait):
+            return
+        try:
+            pop = self.deferred.popleft
+            count = len(self.deferred)
+            for done in range(1, (count if most is None else min(count, most)) + 1):
+                call, args = pop()
+                call(*args)
+                if most is None and done % YIELD_AFTER == 0:
+                    time.sleep(0)
+        finally:
+            self._expanding.release()
+
     def absorb(self, wait: bool = True) -> None:
-        """Numbers what is pending. With wait=False gives up when another thread is at it (or a signal handler is)."""
+        """
+        Numbers what is pending, and with wait=True what is deferred. With wait=False gives up when another thread is at
+        it (or a signal handler is).
+        """
+        if wait:
+            self.expand()
         if not self._lock.acquire(wait):
             return
         try:
@@ -158,8 +194,9 @@ class Ledger:
         if not self._lock.acquire(False):
             return 0
         try:
-            count = len(self.pending)
+            count = len(self.pending) + len(self.deferred)
             self.pending.clear()
+            self.deferred.clear()
             return count
         finally:
             self._lock.release()
@@ -203,4 +240,5 @@ class Ledger:
     def backlog(self) -> Tuple[int, int]:
         """(records, bytes) that the agent has not said to have applied."""
         ring = self.ring
-        return ring.next - 1 - ring.applied_to + len(self.pending), ring.unapplied_bytes + self.pending_bytes
+        waiting = len(self.pending) + len(self.deferred)
+        return ring.next - 1 - ring.applied_to + waiting, ring.unapplied_bytes + self.pending_bytes

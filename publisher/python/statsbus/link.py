@@ -191,7 +191,7 @@ class Link:
                 next_hello = now + settings.hello_s
             is_beat_due = now >= next_beat or self.beat_due
             if now >= tick_at or is_beat_due:
-                ledger.care_above = ledger.busy_limit
+                ledger.set_awake(True)
                 if self._publish():
                     busy_until = now + LINGER_S
                 tick_at = self._next_tick(now, busy_until)
@@ -223,9 +223,9 @@ class Link:
         if self._settings.batch_s > 0 and now < busy_until:
             return now + self._settings.batch_s
         ledger = self._ledger
-        ledger.care_above = 0
-        if ledger.pending:  # recorded before the line above was seen: nobody will wake us for it
-            ledger.care_above = ledger.busy_limit
+        ledger.set_awake(False)
+        if ledger.pending or ledger.deferred:  # recorded before the line above was seen: nobody will wake us for it
+            ledger.set_awake(True)
             return now
         return float("inf")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from . import wire
 from .encoding import Encoder, observations_of, salvage
-from .ledger import OVERSIZED, Keys, Ledger
+from .ledger import CARE_DEFERRED, DEFERRED, OVERSIZED, Keys, Ledger
 from .link import Link, Settings
 from .wire import Family, Source
 
@@ -168,7 +168,7 @@ class Publisher:
                 "event", self._index(source), content, time, tuple(("event", source, kind) for kind in content)
             )
         except Exception as error:
-            self._fault(error)
+            self.fault(error)
 
     def observe(
         self, source: Optional[int], observations: Iterable[Sequence[Any]], *, time: Optional[float] = None
@@ -180,7 +180,17 @@ class Publisher:
             keys = tuple(("obs", source, family) for family in gauges)
             self._record("obs", self._index(source), content, time, keys or None)
         except Exception as error:
-            self._fault(error)
+            self.fault(error)
+
+    def later(self, call: Callable[..., None], *args: Any) -> None:
+        """
+        Has call(*args) made on the background thread, within batch_s, before what is recorded after it. For an engine
+        whose stats nobody changes any more: it pays for appending them, not for encoding. The call must not raise.
+        """
+        ledger = self._ledger
+        ledger.deferred.append((call, args))
+        if len(ledger.deferred) > ledger.defer_limit:
+            self._care()
 
     def _index(self, source: Optional[int]) -> Optional[int]:
         return None if source is None else self._indexes[source]
@@ -210,12 +220,14 @@ class Publisher:
             self._after_close += ledger.discard()
             return
         if ledger.care_above == 0:
-            ledger.care_above = ledger.busy_limit
+            ledger.set_awake(True)
             link = self._link
             if link is None:
                 self._start_link()
             else:
                 link.wake()
+        if len(ledger.deferred) > DEFERRED:
+            ledger.expand(wait=False, most=CARE_DEFERRED)
         if ledger.pending_bytes > ledger.busy_limit:
             ledger.absorb(wait=False)
             if self._link is None:
@@ -225,7 +237,7 @@ class Publisher:
         self, error: Exception, source: Any, scheduler: Any, iteration: Any, mm_cache: Any, time: Optional[float]
     ) -> None:
         """A step that does not encode still counts, without the fields that are to blame."""
-        self._fault(error)
+        self.fault(error)
         try:
             if source in self._indexes and not self._is_closed:
                 parts = {"scheduler_stats": scheduler, "iteration_stats": iteration, "mm_cache_stats": mm_cache}
@@ -233,9 +245,10 @@ class Publisher:
                 self._record("step", self._indexes[source], content, time, source if scheduler is not None else None)
                 self._salvaged += 1
         except Exception as again:
-            self._fault(again)
+            self.fault(again)
 
-    def _fault(self, error: Exception) -> None:
+    def fault(self, error: Exception) -> None:
+        """Counts what went wrong for a caller that must not raise, and logs the first."""
         self._faults += 1
         self._last_fault = error
         if self._faults == 1:
@@ -351,7 +364,7 @@ class Publisher:
             self._is_closed = True
             if link and not link.stop(ended, max(STOP_S, deadline - clocks.monotonic())):
                 log.warning("statsbus: the publisher's thread did not end; it is left to itself")
-            ledger.care_above = 0  # from now on each record comes by _care, which drops it
+            ledger.set_awake(False)  # from now on each record comes by _care, which drops it
             _publishers.discard(self)
             return complete
 
@@ -369,7 +382,7 @@ class Publisher:
         """What the publisher knows about itself, for logs and tests."""
         ring, link = self._ledger.ring, self._link
         return {
-            "recorded": ring.next - 1 + len(self._ledger.pending),
+            "recorded": ring.next - 1 + len(self._ledger.pending) + len(self._ledger.deferred),
             "applied": ring.applied_to,
             "faults": self._faults,
             "salvaged": self._salvaged,
@@ -408,7 +421,7 @@ class Publisher:
                 link.start()
                 self._link = link
         except Exception as error:  # no thread to be had: records stay in the bounded ring, a later one tries again
-            self._fault(error)
+            self.fault(error)
         finally:
             self._starting.release()
 

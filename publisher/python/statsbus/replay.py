@@ -13,7 +13,7 @@ import msgspec
 
 from .publisher import Publisher
 from .stream import StreamError, entries
-from .vllm_records import VllmRecorder, description, model_name
+from .vllm.records import VllmRecorder, description, model_name
 
 HOST = "replay"  # all replays share one clock: streams of one capture were recorded on one host
 PASS_GAP_S = 0.001  # between the last entry of a pass and the first of the next, so that no two have one time

@@ -12,7 +12,7 @@ import time
 import pytest
 import statsbus
 
-FILES = sorted(pathlib.Path(statsbus.__file__).parent.glob("*.py"))
+FILES = sorted(pathlib.Path(statsbus.__file__).parent.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -41,7 +41,7 @@ def play(agent, folder, stream, *options):
 
 def expected(stream, limit=None):
     """The records that an engine with this life publishes, put together independently of the package."""
-    out, info, source_of = [], None, {}
+    out, info, source_of, adapters = [], None, {}, {}
     for n, entry in enumerate(entries(str(stream))):
         if n == limit:
             break
@@ -60,7 +60,10 @@ def expected(stream, limit=None):
                     "running_lora_adapters": ",".join(stats["running_lora_adapters"]),
                     "waiting_lora_adapters": ",".join(stats["waiting_lora_adapters"]),
                 }
-                out.append(["obs", source, mono, [["vllm:lora_requests_info", labels, entry["t"]]]])
+                known, at = adapters.get(source, (None, 0.0))
+                if labels != known or entry["t"] - at >= 1.0:
+                    adapters[source] = (labels, entry["t"])
+                    out.append(["obs", source, mono, [["vllm:lora_requests_info", labels, entry["t"]]]])
         elif kind == "sleep":
             out.append(["event", None, mono, {"sleep": {"sleep": entry["sleep"], "level": entry["level"]}}])
         elif kind == "admission":

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 import msgspec
 import pytest
 from statsbus.encoding import Encoder
-from statsbus.vllm_records import VllmRecorder, admission_event, description, iteration_content, model_name
+from statsbus.vllm.records import VllmRecorder, admission_event, description, iteration_content, model_name
 
 
 class FinishReason(enum.IntEnum):

@@ -7,13 +7,14 @@ an enumeration that travels as its text. What the catalog's language cannot say 
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, cast
 
-from .publisher import Publisher
+from ..publisher import Publisher
 
 LORA_FAMILY = "vllm:lora_requests_info"
+RUNNING, WAITING = "running_lora_adapters", "waiting_lora_adapters"  # fields, and labels of the family
+ADAPTERS_S = 1.0  # adapters that stay the same are published this often: their value is a clock, not a count
 NOT_CONFIGURATION = ("prom_catalog", "cache_config_info", "bucket_families", "argv")
 
 
@@ -44,27 +45,39 @@ def admission_event(reason: Any) -> Dict[str, Dict[str, Any]]:
     return {"admission": {"reason": _text(reason)}}
 
 
-def iteration_content(stats: Any) -> Any:
-    """Iteration stats with the reasons of finished requests as texts; maps (a recording) have them already."""
-    if stats is None or isinstance(stats, Mapping) or not getattr(stats, "finished_requests", None):
+def fields_of(stats: Any) -> Mapping[str, Any]:
+    """The fields of a stats object, of whatever kind of class; a map (of a recording) has them already."""
+    if isinstance(stats, Mapping):
         return stats
-    content = {name: value for name, value in vars(stats).items() if not name.startswith("_")}
-    content["finished_requests"] = [_finished(request) for request in stats.finished_requests]
-    return content
+    fields = getattr(stats, "__dict__", None)
+    if fields is not None:
+        return cast(Mapping[str, Any], fields)
+    kind = type(stats)
+    names: Iterable[str] = getattr(kind, "__struct_fields__", getattr(kind, "__slots__", ()))
+    return {name: getattr(stats, name) for name in names if hasattr(stats, name)}
+
+
+def iteration_content(stats: Any) -> Any:
+    """Iteration stats as a map, with the reasons of finished requests as texts."""
+    if stats is None:
+        return None
+    fields = fields_of(stats)
+    finished = fields.get("finished_requests")
+    if not finished or isinstance(finished[0], Mapping):
+        return fields
+    return {**fields, "finished_requests": [_finished(request) for request in finished]}
 
 
 def _finished(request: Any) -> Any:
-    if not dataclasses.is_dataclass(request):
-        return request
-    return {field.name: _text_of_enum(getattr(request, field.name, None)) for field in dataclasses.fields(request)}
+    """Encoding would make a number of the reason, which is an enumeration of integers."""
+    fields = fields_of(request)
+    return {**fields, "finish_reason": _text(fields.get("finish_reason"))}
 
 
-def _text_of_enum(value: Any) -> Any:
-    return _text(value) if isinstance(value, enum.Enum) else value
-
-
-def _text(value: Any) -> str:
+def _text(value: Any) -> Optional[str]:
     """An enumeration's text: the value of a text enumeration, else what it prints as (FinishReason: `stop`)."""
+    if value is None:
+        return None
     return str(value.value) if isinstance(value, enum.Enum) and isinstance(value, str) else str(value)
 
 
@@ -75,8 +88,13 @@ class VllmRecorder:
         self._publisher = publisher
         lora = engine_info.get("lora")
         self._max_loras = str(lora.get("max_loras")) if isinstance(lora, Mapping) else None
+        self._adapters_seen: Dict[int, Tuple[Tuple[str, str], float]] = {}  # by source: adapters, when last published
         # The engine is awake when it starts and says nothing; its own logger prints that state from the start.
         self.sleep(0, 0, time=time)
+
+    @property
+    def has_adapters(self) -> bool:
+        return self._max_loras is not None
 
     def record(
         self,
@@ -90,18 +108,31 @@ class VllmRecorder:
     ) -> None:
         """One step. `wall` is the time of day, which is what the LoRA family shows."""
         self._publisher.step(source, scheduler_stats, iteration_content(iteration_stats), mm_cache_stats, time=time)
-        if self._max_loras is not None and scheduler_stats is not None:
-            self._publisher.observe(source, self._adapters(scheduler_stats, wall), time=time)
+        if self._max_loras is not None:
+            self._note_adapters(source, scheduler_stats, iteration_stats, time, wall)
 
-    def _adapters(self, stats: Any, wall: float) -> List[Tuple[str, Dict[str, str], float]]:
-        """Adapters that run and wait, as one observation."""
-        fields = stats if isinstance(stats, Mapping) else vars(stats)
-        names = ("running_lora_adapters", "waiting_lora_adapters")
-        labels = {name: ",".join(str(adapter) for adapter in fields.get(name) or ()) for name in names}
-        return [(LORA_FAMILY, {"max_lora": str(self._max_loras), **labels}, wall)]
+    def _note_adapters(self, source: int, scheduler: Any, iteration: Any, time: Optional[float], wall: float) -> None:
+        """Which adapters run and wait, as one observation; while they stay the same, once a second."""
+        for stats in (scheduler, iteration):  # vLLM moved them from the one to the other
+            fields = {} if stats is None else fields_of(stats)
+            if RUNNING in fields:
+                break
+        else:
+            return
+        adapters = (_joined(fields[RUNNING]), _joined(fields.get(WAITING)))
+        known, at = self._adapters_seen.get(source, (None, 0.0))
+        if adapters == known and 0.0 <= wall - at < ADAPTERS_S:
+            return
+        self._adapters_seen[source] = (adapters, wall)
+        labels = {"max_lora": self._max_loras, RUNNING: adapters[0], WAITING: adapters[1]}
+        self._publisher.observe(source, [(LORA_FAMILY, labels, wall)], time=time)
 
     def sleep(self, sleep: int, level: int, *, time: Optional[float] = None) -> None:
         self._publisher.event(None, sleep_event(sleep, level), time=time)
 
     def admission(self, reason: Any, *, time: Optional[float] = None) -> None:
         self._publisher.event(None, admission_event(reason), time=time)
+
+
+def _joined(adapters: Any) -> str:
+    return ",".join(str(adapter) for adapter in adapters or ())

@@ -1,0 +1,169 @@
+"""One engine process's publisher, behind the calls that vLLM makes to its stat loggers. Nothing here raises but `of`."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..encoding import Observation
+from ..publisher import Publisher
+from .configuration import engine_info
+from .connectors import Connectors
+from .identity import identity
+from .records import VllmRecorder, description, fields_of, model_name
+
+CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
+CONNECTORS = ("kv_transfer_config", "ec_transfer_config")  # parts of the configuration, set where there are any
+CLOSE_S = 1.0  # for the agent to get the rest, when an engine goes away and its process stays
+
+Places = Mapping[int, Tuple[str, str]]
+"""Engine index to stage and replica, where an orchestrator runs several engines."""
+
+
+class Engine:
+    """Shared by all stat loggers that vLLM makes for one engine in this process, also when it makes new ones."""
+
+    def __init__(
+        self, vllm_config: Any, engine_indexes: Sequence[int], places: Optional[Places], vllm_version: str
+    ) -> None:
+        self._vllm_config = vllm_config
+        self._vllm_version = vllm_version
+        self._places = places or {}
+        self._ranks = self._data_parallel_size()
+        info = engine_info(vllm_config, engine_indexes, vllm_version)
+        self._identity = identity(os.environ, model_name(info), info.get("kv_transfer_role"))
+        self._connectors = Connectors(vllm_config, model_name(info))
+        first = {index: self._connectors.add(index) for index in engine_indexes}
+        self._source_of: Dict[int, int] = {index: at for at, index in enumerate(engine_indexes)}
+        described = description(info)
+        self._info = described.pop("info")  # vLLM's own logger shows it once the engine is initialized
+        self.publisher = Publisher(
+            [self._source(index) for index in engine_indexes],
+            families=self._connectors.families.values(),
+            **described,
+        )
+        self._recorder = VllmRecorder(self.publisher, info)
+        for index, observations in first.items():
+            if observations:
+                self.publisher.observe(self._source_of[index], observations)
+        self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
+        self._later, self._clock = self.publisher.later, time.monotonic
+        weakref.finalize(self, self.publisher.close, timeout_s=CLOSE_S).atexit = False  # the publisher does that itself
+
+    @classmethod
+    def of(
+        cls, vllm_config: Any, engine_indexes: Sequence[int], places: Optional[Places] = None, vllm_version: str = ""
+    ) -> Engine:
+        """The engine of this configuration; indexes that it doesn't have yet are added. Raises what is wrong with it."""
+        engine = _engines.get(id(vllm_config))
+        if engine is None:
+            engine = _engines[id(vllm_config)] = cls(vllm_config, engine_indexes, places, vllm_version)
+        else:
+            engine._add(engine_indexes)
+        return engine
+
+    # ---- what vLLM calls
+
+    def record(
+        self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: Optional[int] = 0
+    ) -> None:
+        """
+        A step. vLLM makes new stats for each and changes none later, so that they can be read on our own thread; all
+        but a connector's, which its own logging goes on adding to.
+        """
+        args = (engine_idx or 0, scheduler_stats, iteration_stats, mm_cache_stats, self._clock())
+        if self._has_connectors and scheduler_stats is not None:
+            self._record(*args)
+        else:
+            self._later(self._record, *args)
+
+    def record_without_mm(self, scheduler_stats: Any, iteration_stats: Any, engine_idx: Optional[int] = 0) -> None:
+        """`record` as releases have it that don't pass stats of the multi-modal cache."""
+        self.record(scheduler_stats, iteration_stats, None, engine_idx)
+
+    def record_sleep_state(self, sleep: int = 0, level: int = 0) -> None:
+        self._later(self._event, self._recorder.sleep, self._clock(), sleep, level)
+
+    def record_admission_rejection(self, reason: Any) -> None:
+        self._later(self._event, self._recorder.admission, self._clock(), reason)
+
+    def log_engine_initialized(self) -> None:
+        """Only now the configuration is complete: it has the size of the KV cache."""
+        try:
+            described = description(engine_info(self._vllm_config, sorted(self._source_of), self._vllm_version))
+            self.publisher.update(config=described["config"], info=described["info"])
+        except Exception as error:
+            self.publisher.fault(error)
+
+    def log(self) -> None:
+        """Called every few seconds: sees when the engine has fewer ranks than before, which nobody says."""
+        try:
+            ranks = self._data_parallel_size()
+            if ranks < self._ranks:
+                for index in [index for index in self._source_of if index >= ranks]:
+                    self.publisher.end(self._source_of.pop(index))
+            self._ranks = ranks
+        except Exception as error:
+            self.publisher.fault(error)
+
+    # ----
+
+    def _record(self, index: int, scheduler: Any, iteration: Any, mm_cache: Any, at: float) -> None:
+        try:
+            source = self._source_of.get(index)
+            if source is None:
+                self._add((index,))
+                source = self._source_of[index]
+            observed = None
+            if self._connectors.fields and scheduler is not None:
+                scheduler, observed = self._read_connectors(index, fields_of(scheduler))
+            wall = time.time() if self._recorder.has_adapters else 0.0
+            self._recorder.record(source, scheduler, iteration, mm_cache, time=at, wall=wall)
+            if observed:
+                self.publisher.observe(source, observed, time=at)
+        except Exception as error:
+            self.publisher.fault(error)
+
+    def _read_connectors(self, index: int, fields: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[Observation]]:
+        """The scheduler's stats without what connectors describe themselves, and that as observations."""
+        observed: List[Observation] = []
+        for name in self._connectors.fields:
+            stats = fields.get(name)
+            if stats:
+                fields = {**fields, name: None}
+                try:
+                    observed += self._connectors.take(index, name, stats)
+                except Exception as error:  # costs the connector's samples, not the step's
+                    self.publisher.fault(error)
+        return fields, observed
+
+    def _event(self, call: Callable[..., None], at: float, *args: Any) -> None:
+        try:
+            call(*args, time=at)
+        except Exception as error:
+            self.publisher.fault(error)
+
+    def _add(self, engine_indexes: Sequence[int]) -> None:
+        for index in engine_indexes:
+            if index in self._source_of:
+                continue
+            first = self._connectors.add(index)
+            self.publisher.update(families=self._connectors.families.values())
+            self._source_of[index] = source = self.publisher.add_source(self._source(index))
+            if first:
+                self.publisher.observe(source, first)
+        self._ranks = max(self._ranks, self._data_parallel_size())
+
+    def _source(self, index: int) -> Dict[str, Any]:
+        if index in self._places:
+            stage, replica = self._places[index]
+            return {**self._identity, "dp_rank": "0", "stage": stage, "replica": replica}
+        return {**self._identity, "dp_rank": str(index)}
+
+    def _data_parallel_size(self) -> int:
+        return int(getattr(getattr(self._vllm_config, "parallel_config", None), "data_parallel_size", 1))
+
+
+_engines: weakref.WeakValueDictionary[int, Engine] = weakref.WeakValueDictionary()

@@ -1,0 +1,81 @@
+"""
+vLLM-Omni: its orchestrator makes its own stat logger, past vLLM's plugins. `attach`, called through the entry-point group
+`vllm.general_plugins` in every process, has that logger publish too; stages and replicas become ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import logging
+import os
+import sys
+from typing import Any
+
+LOGGER_MODULE, LOGGER_CLASS = "vllm_omni.metrics.stat_logger", "OmniPrometheusStatLogger"
+
+log = logging.getLogger("statsbus")
+
+
+def attach() -> None:
+    """Does nothing unless STATSBUS_ENGINES is set and this process uses vLLM-Omni."""
+    if not os.environ.get("STATSBUS_ENGINES") or "vllm_omni" not in sys.modules:
+        return
+    try:
+        logger = getattr(importlib.import_module(LOGGER_MODULE), LOGGER_CLASS)
+        if "stage_replica_map" not in inspect.signature(logger.__init__).parameters:
+            raise TypeError(f"{LOGGER_CLASS} knows no stages and replicas in this release")
+        publish_too(logger)
+    except Exception as error:
+        log.warning("statsbus: scheduler stats of this vLLM-Omni are not published: %s", error)
+
+
+def publish_too(logger: Any) -> None:
+    """Changes the class, whose name the orchestrator may have imported already."""
+    if getattr(logger, "publishes_to_statsbus", False):
+        return
+    from .engine import CALLS
+    from .plugin import replaces_prometheus
+
+    logger.publishes_to_statsbus = True
+    is_alone = replaces_prometheus()
+    make = logger.__init__
+
+    @functools.wraps(make)
+    def make_both(self: Any, vllm_config: Any, stage_replica_map: Any, *args: Any, **kwargs: Any) -> None:
+        if not is_alone:
+            make(self, vllm_config, stage_replica_map, *args, **kwargs)
+        else:
+            self._stage_replica_map = stage_replica_map
+        self.statsbus_engine = _engine(vllm_config, stage_replica_map)
+
+    logger.__init__ = make_both
+    for name in CALLS:
+        setattr(logger, name, _both(getattr(logger, name, None), name, is_alone))
+
+
+def _engine(vllm_config: Any, stage_replica_map: Any) -> Any:
+    try:
+        import vllm
+
+        from .engine import Engine
+
+        places = {int(index): (str(stage), str(replica)) for index, (stage, replica) in stage_replica_map.items()}
+        return Engine.of(vllm_config, list(places), places, getattr(vllm, "__version__", ""))
+    except Exception as error:
+        log.error("statsbus: this orchestrator publishes nothing: %s", error)
+        return None
+
+
+def _both(own: Any, name: str, is_alone: bool) -> Any:
+    """A call of the logger's that goes to us as well, or to us alone."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        engine = self.statsbus_engine
+        if engine is not None:
+            getattr(engine, name)(*args, **kwargs)
+        if own is not None and not is_alone:
+            own(self, *args, **kwargs)
+
+    return call

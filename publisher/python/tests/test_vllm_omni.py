@@ -1,0 +1,94 @@
+"""vLLM-Omni's orchestrator with its own stat logger, a stand-in for it: what it records is published by stage and replica."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import fake_vllm
+import pytest
+from fake_vllm import IterationStats, SchedulerStats
+from statsbus.vllm import omni
+
+MAP = {0: ("0", "0"), 1: ("0", "1"), 2: ("1", "0")}
+
+
+@pytest.fixture
+def logger_class(monkeypatch, folder):
+    """OmniPrometheusStatLogger, after `attach`."""
+    monkeypatch.setenv("STATSBUS_ENGINES", f"ipc://{folder}/engines")
+    loggers = fake_vllm.install(monkeypatch)
+    made = []
+
+    def attached(**environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+        class OmniPrometheusStatLogger(loggers.PrometheusStatLogger):
+            made = 0
+
+            def __init__(self, vllm_config, stage_replica_map):
+                super().__init__(vllm_config, list(stage_replica_map))
+                made.append(self)
+
+        for name in ("vllm_omni", "vllm_omni.metrics", omni.LOGGER_MODULE):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        setattr(sys.modules[omni.LOGGER_MODULE], omni.LOGGER_CLASS, OmniPrometheusStatLogger)
+        omni.attach()
+        omni.attach()  # plugins may be loaded more than once
+        return OmniPrometheusStatLogger
+
+    yield attached
+    for logger in made:
+        logger.statsbus_engine.publisher.close(timeout_s=0.0)
+
+
+def steps(agent):
+    return [r for records in agent.records.values() for _, r in sorted(records.items()) if r[0] == "step"]
+
+
+def test_each_stage_and_replica_is_a_source(healing_agent, logger_class):
+    logger = logger_class()(fake_vllm.config(), MAP)
+    for index in MAP:
+        logger.record(SchedulerStats(index), IterationStats(), engine_idx=index)
+    logger.record(None, IterationStats(), engine_idx=2)
+    logger.record_sleep_state(1, 1)
+    logger.log_engine_initialized()
+    healing_agent.until(lambda: len(steps(healing_agent)) == 4 and healing_agent.of("hello"))
+    sources = healing_agent.of("hello")[-1].payload["sources"]
+    assert [(s["stage"], s["replica"], s["dp_rank"]) for s in sources] == [
+        ("0", "0", "0"), ("0", "1", "0"), ("1", "0", "0"),
+    ]  # fmt: skip
+    assert [r[1] for r in steps(healing_agent)] == [0, 1, 2, 2]
+    assert logger.recorded == 4 and type(logger).made == 1, "its own metrics go on"
+
+
+def test_it_can_take_the_place_of_the_metrics(healing_agent, logger_class):
+    kind = logger_class(STATSBUS_REPLACE_PROMETHEUS="1")
+    logger = kind(fake_vllm.config(), MAP)
+    logger.record(SchedulerStats(1), IterationStats(), engine_idx=1)
+    healing_agent.until(lambda: steps(healing_agent))
+    assert kind.made == 0
+    logger.statsbus_engine.publisher.close(timeout_s=0.0)
+
+
+def test_without_an_endpoint_nothing_is_changed(monkeypatch, logger_class):
+    monkeypatch.delenv("STATSBUS_ENGINES")
+    logger = logger_class()(fake_vllm.config(), MAP)
+    assert not hasattr(logger, "statsbus_engine")
+    logger.statsbus_engine = types.SimpleNamespace(publisher=types.SimpleNamespace(close=lambda **_: None))
+
+
+def test_a_release_without_that_logger_is_said(monkeypatch, folder, caplog):
+    monkeypatch.setenv("STATSBUS_ENGINES", f"ipc://{folder}/engines")
+    monkeypatch.setitem(sys.modules, "vllm_omni", types.ModuleType("vllm_omni"))
+    omni.attach()
+    assert "vLLM-Omni are not published" in caplog.text
+
+
+def test_a_wrong_variable_leaves_its_own_metrics_alone(logger_class, caplog):
+    kind = logger_class(STATSBUS_LABELS="novalue")
+    logger = kind(fake_vllm.config(), MAP)
+    logger.record(SchedulerStats(1), IterationStats(), engine_idx=1)
+    assert logger.recorded == 1 and logger.statsbus_engine is None and "publishes nothing" in caplog.text
+    logger.statsbus_engine = types.SimpleNamespace(publisher=types.SimpleNamespace(close=lambda **_: None))
