@@ -1,53 +1,82 @@
 """Clusters that live at random, against a plain model of what the hub must say of them (tests/model).
 
-Ten thousand events: engines join, leave, restart, move, change their role; agents are lost and come back; frames come late and
-twice; contributions end and are forgotten. Every now and then every view must say what the model says, to a line, and no counter of
-a row may ever have fallen while the row was there.
+Ten thousand events: engines join, leave, restart, move, change their role; agents are lost and come back, some so late that they must
+begin anew; frames come late and twice; contributions end and are forgotten, and now and then nobody tells the hub. Every now and then every view must
+say what the model says, to a line, and no counter of a row may ever have fallen while the row was there.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
 
 from daemons import Cluster, samples
-from model.model import Lines, labels_of
+from model.model import EARLY, Labels, Lines, View, labels_of
 from wire_agent import RefusedError
-from world import AGENT_TIMEOUT_S, ALL_VIEWS, CUMULATIVE, LINGER_S, OWN_VIEWS, World
+from world import AGENT_TIMEOUT_S, CLOSED_AFTER_S, LINGER_S, World
+from world_families import ALL_VIEWS, CUMULATIVE, GAUGES, OWN_VIEWS
+
+
+def is_counter(name: str) -> bool:
+    return name in CUMULATIVE or (name.startswith("statsbus_hub_") and name.endswith("_total"))
+
+
+@dataclass
+class WatchedRow:
+    lived: float = -math.inf  # when it had a gauge last
+    counters: Lines = field(default_factory=dict)  # the latest of each
 
 
 class Watcher(threading.Thread):
-    """Scrapes all the time, also in the middle of things: no line twice, and in views that keep their rows no counter ever falls."""
+    """Scrapes all the time, also in the middle of things: no line twice, and no counter falls while its row is there.
+
+    Rows of views that keep them are there for good; others as long as one of their gauges was there within the linger.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(daemon=True)
         self.cluster = cluster
         self.faults: list[str] = []
         self.is_stopping = threading.Event()
+        self.rows: dict[str, dict[Labels, WatchedRow]] = {view.name: {} for view in ALL_VIEWS}
         self.n_scrapes = 0
+        self.n_compared = 0  # counters of rows that go, with what they were
 
     def run(self) -> None:
-        highest: dict[str, Lines] = {view.name: {} for view in ALL_VIEWS}
         while not self.is_stopping.wait(0.1) and not self.faults:
             view = ALL_VIEWS[self.n_scrapes % len(ALL_VIEWS)]
-            seen = set()
-            for name, labels, value in samples(self.cluster.hub.metrics(view.name)):
-                key = name, labels_of(labels)
-                if key in seen:
-                    self.faults.append(f"{view.name}: {key} is there twice")
-                seen.add(key)
-                if not view.keep or name not in CUMULATIVE:
-                    continue
-                if value < highest[view.name].get(key, 0):
-                    self.faults.append(f"{view.name}: {key} fell from {highest[view.name][key]!r} to {value!r}")
-                highest[view.name][key] = value
+            begin = time.monotonic()
+            scrape = samples(self.cluster.hub.metrics(view.name))
+            self.look(view, scrape, begin, time.monotonic())
             self.n_scrapes += 1
+
+    def look(self, view: View, scrape: list[tuple[str, dict[str, str], float]], begin: float, end: float) -> None:
+        rows: dict[Labels, Lines] = {}
+        for name, labels, value in scrape:
+            row, key = rows.setdefault(view.row_of(labels), {}), (name, labels_of(labels))
+            if key in row:
+                self.faults.append(f"{view.name}: {key} is there twice")
+            row[key] = value
+        for labels, row in rows.items():
+            before = self.rows[view.name].get(labels)
+            if not before or not (view.keep or end < before.lived + LINGER_S - EARLY):
+                before = self.rows[view.name][labels] = WatchedRow()  # it may be another one
+            counters = {key: value for key, value in row.items() if is_counter(key[0])}
+            self.faults += [f"{view.name}: {key} fell from {before.counters[key]!r} to {value!r}"
+                            for key, value in counters.items() if value < before.counters.get(key, 0)]
+            self.n_compared += len(before.counters) if not view.keep else 0
+            before.counters.update(counters)
+            if any(name in GAUGES for name, _ in row):
+                before.lived = begin
 
     def __enter__(self) -> Watcher:
         self.start()
@@ -70,9 +99,9 @@ def run(cluster: Cluster, seed: int, n_events: int, check_every: int) -> World:
                 world.check()
                 assert not watcher.faults, watcher.faults
                 next_check = world.n_events + world.random.randint(1, 2 * check_every)
-        world.pause(AGENT_TIMEOUT_S + LINGER_S)
+        world.pause(AGENT_TIMEOUT_S + LINGER_S + CLOSED_AFTER_S)
         world.check()
-    assert not watcher.faults and watcher.n_scrapes > 0, watcher.faults
+    assert not watcher.faults and watcher.n_scrapes > 0 and watcher.n_compared > 0, watcher.faults
     return world
 
 
@@ -80,7 +109,8 @@ def hub_flags(folder: Path) -> list[str]:
     views = folder / "views.yaml"
     views.write_text(OWN_VIEWS)
     assert set(yaml.safe_load(OWN_VIEWS)["views"]) < {view.name for view in ALL_VIEWS}
-    return ["--agent-timeout", f"{AGENT_TIMEOUT_S:g}s", "--linger", f"{LINGER_S:g}s", "--views", str(views)]
+    return ["--agent-timeout", f"{AGENT_TIMEOUT_S:g}s", "--linger", f"{LINGER_S:g}s", "--closed-after", f"{CLOSED_AFTER_S:g}s",
+            "--views", str(views)]
 
 
 @pytest.mark.long

@@ -10,60 +10,19 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from daemons import Cluster, samples
-from model.model import VIEWS, Contribution, Derived, Family, Labels, Lines, Model, Narrow, Series, Shown, View, labels_of
-from wire_agent import WireAgent, settle
+from model.model import Contribution, Labels, Lines, Model, Narrow, Series, Shown, View, labels_of
+from wire_agent import RefusedError, WireAgent, settle
+from world_families import (ALL_VIEWS, BOUNDS, CONFIG, CUMULATIVE, DERIVED, DESCRIBED, FULLEST, HITS, KV, NAMES, PREFILL, QUERIES, QUEUED, REASONS,
+                            REJECTED, RUNNING, SECONDS, SOURCE_COUNTERS, STAGED, TOKENS, TTFT, WAITING)
 
 AGENT_TIMEOUT_S = 4.0
 LINGER_S = 4.0
+CLOSED_AFTER_S = 9.0
+SURELY_S = 2.0  # what must be named before it is final is named that long before
 BEAT_S = 0.4
 N_AGENTS = 7
 MOST_LIVES = 26
 MOST_CONTRIBUTIONS = 90
-
-TOKENS = Family("vllm:generation_tokens_total", "counter", "throughput_counter")
-REASONS = Family("vllm:request_success_total", "counter", "counter")
-HITS = Family("vllm:prefix_cache_hits_total", "counter", "ratio_numerator")
-QUERIES = Family("vllm:prefix_cache_queries_total", "counter", "ratio_denominator")
-TTFT = Family("vllm:time_to_first_token_seconds", "histogram", "sla_metric", ("decode", "both"))
-QUEUED = Family("vllm:request_queue_time_seconds", "histogram", "histogram_latency")
-PREFILL = Family("vllm:request_prefill_time_seconds", "histogram", "histogram")
-RUNNING = Family("vllm:num_requests_running", "gauge", "state_gauge")
-WAITING = Family("vllm:num_requests_waiting_by_reason", "gauge", "queue_gauge")
-KV = Family("vllm:kv_cache_usage_perc", "gauge", "cache_metric")
-CONFIG = Family("vllm:cache_config_info", "gauge", "metadata_gauge")
-SECONDS = Family("e:busy_seconds_total", "counter", "counter", ("prefill",))
-FULLEST = Family("e:fullest_ratio", "gauge", "occupancy_metric", ("decode",))
-STAGED = Family("e:stage_gen_seconds", "histogram", "histogram_latency")
-REJECTED = Family("vllm:admission_rejections_total", "counter", "counter")
-DESCRIBED = (SECONDS, FULLEST, STAGED)
-CUMULATIVE = {TOKENS.name, REASONS.name, HITS.name, QUERIES.name, SECONDS.name, REJECTED.name} | {
-    f.name + end for f in (TTFT, QUEUED, PREFILL, STAGED) for end in ("_bucket", "_sum", "_count")}
-DERIVED = (
-    Derived("vllm:kv_cache_usage_perc_max", "max", (KV.name,)),
-    Derived("vllm:num_requests_running_max", "max", (RUNNING.name,)),
-    Derived("vllm:prefix_cache_hit_rate", "ratio", (HITS.name, QUERIES.name)),
-)
-NAMES = {TOKENS.name, "vllm:prefix_cache_hits", KV.name, TTFT.name, TTFT.name + "_p95", TTFT.name + "_mean", "vllm:prefix_cache_hit_rate", "nosuch"}
-BOUNDS = ((0.1, 0.5, 1.0, 2.5), (0.5, 2.5, 10.0), (0.1, 0.25, 0.5), (0.5, 1.0))
-
-OWN_VIEWS = """
-version: 1
-views:
-  tenant: {by: [tenant], keep: true, buckets: false}
-  decoders: {by: [node, stage], where: {role: [decode, both]}, deny: [vllm:cache_config_info, vllm:generation_tokens], derived: false}
-  ranks: {by: [dp_rank], allow: [vllm:generation_tokens, vllm:kv_cache_usage_perc_max, vllm:time_to_first_token_seconds_p95],
-          rename: {engine: dp_rank}}
-  scoped: {by: [instance_id, dp_rank, stage, role], role_scope: true}
-"""
-ALL_VIEWS = (
-    *VIEWS,
-    View("tenant", ("tenant",), keep=True, buckets=False),
-    View("decoders", ("node", "stage"), where=(("role", ("decode", "both")),),
-         deny=("vllm:cache_config_info", "vllm:generation_tokens"), derived=False),
-    View("ranks", ("dp_rank",), allow=("vllm:generation_tokens", "vllm:kv_cache_usage_perc_max", "vllm:time_to_first_token_seconds_p95"),
-         rename=(("engine", "dp_rank"),)),
-    View("scoped", ("instance_id", "dp_rank", "stage", "role"), role_scope=True),
-)
 
 
 @dataclass(eq=False)
@@ -97,13 +56,24 @@ class Held:
 
 class Agent:
     def __init__(self, number: int, cluster: Cluster) -> None:
+        self.number = number
         self.key = f"lineage-{number}"
         self.node = f"node-{number % 3}"
         self.wire = WireAgent(cluster, self.key.encode().ljust(16, b"."), self.node, DESCRIBED)
         self.lives: list[Life] = []
         self.held: list[Held] = []
         self.epoch = 0
+        self.n_lineages = 1
         self.is_connected = False
+
+    def begin_lineage(self) -> None:
+        """As if all had been lost."""
+        self.n_lineages += 1
+        self.key = f"lineage-{self.number}.{self.n_lineages}"
+        self.wire.lineage = self.key.encode().ljust(16, b".")
+        self.wire.generation = 1
+        self.lives = []
+        self.epoch = 0
 
 
 class World:
@@ -112,13 +82,15 @@ class World:
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
-        self.model = Model(ALL_VIEWS, DERIVED, AGENT_TIMEOUT_S, LINGER_S)
+        self.model = Model(ALL_VIEWS, DERIVED, AGENT_TIMEOUT_S, LINGER_S, closed_after=CLOSED_AFTER_S)
         self.agents = [Agent(i, cluster) for i in range(N_AGENTS)]
         self.highest: dict[tuple[str, int], Lines] = {}
+        self.highest_of_sources: dict[tuple[str, Labels], float] = {}  # by family
+        self.maybe_gone: set[Labels] = set()  # sources whose row may have gone since it was looked at
         self.next_beat = 0.0
         self.beaten = math.inf
         self.n_instances = 0
-        self.instances: dict[Labels, set[str]] = {}  # that a source ever had
+        self.instances: dict[Labels, set[tuple[str, str]]] = {}  # that a source ever had, each with the lineage that told of it
         self.n_events = 0
         self.n_checks = 0
         self.counts: dict[str, int] = {}
@@ -133,6 +105,7 @@ class World:
             for agent in self.connected():
                 self.connect(agent)
         self.model.tick(now)
+        self.maybe_gone |= {source for source in self.model.unended if self.model.source_may_be_gone(source)}
         if now >= self.next_beat:
             self.next_beat = now + BEAT_S
             self.beaten = now
@@ -163,16 +136,38 @@ class World:
 
     def connect(self, agent: Agent, leave_out: Life | None = None) -> None:
         agent.held.clear()
-        agent.wire.connect()
         agent.is_connected = True
-        self.model.tick(time.monotonic())
+        began = time.monotonic()
+        is_closed = agent.wire.connect()[3] > agent.wire.generation
+        now = time.monotonic()
+        may, must = self.model.may_be_closed(agent.key, began, now)
+        assert may if is_closed else not must, f"{agent.key} is {'' if is_closed else 'not '}closed"
+        self.model.tick(now)
+        if is_closed:
+            self.begin_anew(agent)
+            return
         self.model.hello(agent.key)
-        for life in agent.lives:
-            if life is not leave_out:
+        for life in list(agent.lives):
+            first = life.contribution.left_out_first
+            if first is not None and now > first + CLOSED_AFTER_S - SURELY_S:
+                agent.lives.remove(life)  # too late to name it again
+            elif life is not leave_out:
                 self.define(life)
                 self.frame(life)
                 if life.is_ended:
                     self.end(life)
+
+    def begin_anew(self, agent: Agent) -> None:
+        """The hub has closed the lineage: a new one, in which engines that live count from zero."""
+        if not self.model.lineages[agent.key].is_closed:
+            self.model.close(agent.key)
+        lives = [life for life in agent.lives if life.is_live]
+        agent.begin_lineage()
+        self.connect(agent)
+        for life in lives:
+            c = life.contribution
+            self.begin(agent, dict(c.source), {k: v for k, v in c.identity.items() if k not in dict(c.source)}, c.kind)
+        self.counts["closed"] = self.counts.get("closed", 0) + 1
 
     def define(self, life: Life) -> None:
         c = life.contribution
@@ -217,7 +212,7 @@ class World:
             return None
         agent.epoch += 1
         made = Contribution(agent.key, agent.epoch, kind, labels_of(source), {k: v for k, v in {**identity, **source}.items() if v})
-        self.instances.setdefault(made.source, set()).add(made.identity["instance_id"])
+        self.instances.setdefault(made.source, set()).add((made.identity["instance_id"], agent.key))
         life = Life(agent, made, bounds=bounds or self.random.choice(BOUNDS))
         agent.lives.append(life)
         self.define(life)
@@ -382,6 +377,41 @@ class World:
         life.agent.lives.remove(life)
         return True
 
+    def on_forget_lost(self) -> bool:
+        """FORGET is lost with its session, and at times END before it."""
+        lives = self.lives(lambda life: not life.is_live)
+        if not lives:
+            return False
+        life = self.random.choice(lives)
+        self.release(life.agent)
+        self.frame(life)
+        settle(self.cluster, [life.agent.wire])
+        self.model.heard(life.agent.key)
+        life.agent.lives.remove(life)
+        self.connect(life.agent)
+        return True
+
+    def on_revenant(self) -> bool:
+        """An agent has a state from before, and names what is final."""
+        agents = {agent.key: agent for agent in self.connected()}
+        finals = [c for c in self.model.final if c.lineage in agents]
+        if not finals:
+            return False
+        contribution = self.random.choice(finals)
+        agent = agents[contribution.lineage]
+        self.release(agent)
+        agent.wire.define(contribution)
+        try:
+            agent.wire.receive("nothing")
+        except RefusedError as e:
+            assert "final" in str(e), e
+        self.model.tick(time.monotonic())
+        self.model.close(agent.key)
+        agent.held.clear()
+        agent.wire.connect()
+        self.begin_anew(agent)
+        return True
+
     def on_buried(self) -> bool:
         """What doesn't live any more ends in order, so that it can be forgotten."""
         lives = self.lives(lambda life: not life.is_live and not life.is_ended)
@@ -474,16 +504,30 @@ class World:
             assert key not in lines, f"{view.name}: {key} is there twice"
             if not name.startswith("statsbus_"):
                 lines[key] = value
+            elif name == "statsbus_hub_contributions":
+                surely = sum(not self.model.may_be_retired(c) for c in self.model.contributions.values())
+                assert surely <= value <= len(self.model.contributions), (surely, value, len(self.model.contributions))
             elif name.startswith("statsbus_source_"):
                 sources.setdefault(name, {})[labels_of({k: v for k, v in labels.items() if k != "model_name"})] = value
         self.compare(view, lines, narrow)
         if view.name == "full" and not narrow:
             self.compare_sources(sources["statsbus_source_up"], sources["statsbus_source_incarnations_total"])
+            for name in SOURCE_COUNTERS:
+                self.compare_counters(name, sources[name])
+            self.maybe_gone.clear()
+
+    def compare_counters(self, name: str, values: dict[Labels, float]) -> None:
+        for source, value in values.items():
+            before = self.highest_of_sources.get((name, source), 0.0)
+            assert value >= before or source in self.maybe_gone, f"{name} of {source} fell from {before} to {value}"
+            self.highest_of_sources[name, source] = value
 
     def compare_sources(self, up: dict[Labels, float], incarnations: dict[Labels, float]) -> None:
         engines = [c for c in self.model.contributions.values() if c.kind == "engine"]
         live = {c.source for c in engines if c.is_live}
         assert {source for source, value in up.items() if value == 1} == live, (up, live)
+        gone = {source for source in up if self.model.source_is_gone(source)}
+        assert not gone, f"told of although all of them ended long ago: {gone}"
         for source in live:
             ids = {c.identity["instance_id"] for c in engines if c.source == source}
             assert len(ids) <= incarnations[source] <= len(self.instances[source]), (source, incarnations[source], ids)
@@ -519,4 +563,4 @@ def query_of(narrow: Narrow | None) -> str:
 
 
 EVENTS = {"step": 60, "duplicate": 6, "release": 5, "join": 6, "restart": 2, "rebound": 1, "move": 2, "role": 2, "leave": 2, "forget": 5,
-          "buried": 3, "reconnect": 1, "lose": 0.2, "return": 0.4}
+          "buried": 3, "forget_lost": 1.5, "revenant": 0.1, "reconnect": 1, "lose": 0.2, "return": 0.4}

@@ -150,6 +150,9 @@ class Contribution:
     snapshot: float = -math.inf  # when its gauges arrived at the agent
     session: int = 0  # the last that sent a frame of it
     last_number: int = 0
+    named_by: int = 0  # the last session that defined it
+    left_out_first: float | None = None  # when the first session began that left it out, of those since one named it
+    left_out_by: float | None = None  # the same for the first of which that is certain
 
     @property
     def role(self) -> str:
@@ -161,6 +164,7 @@ class Lineage:
     session: int = 0
     heard: float = -math.inf
     began: float = -math.inf
+    is_closed: bool = False
 
 
 @dataclass
@@ -181,16 +185,19 @@ class Row:
 
 class Model:
     def __init__(self, views: Iterable[View] = VIEWS, derived: Iterable[Derived] = (), agent_timeout: float = 15.0,
-                 linger: float = 300.0, is_scoped: bool = True) -> None:
+                 linger: float = 300.0, is_scoped: bool = True, closed_after: float = 24 * 3600.0) -> None:
         self.views = {view.name: view for view in views}
         self.derived = list(derived)
         self.agent_timeout = agent_timeout
         self.linger = linger
+        self.closed_after = closed_after
         self.is_scoped = is_scoped
         self.now = -math.inf
         self.lineages: dict[str, Lineage] = {}
         self.contributions: dict[tuple[str, int], Contribution] = {}
         self.rows: dict[str, dict[Labels, Row]] = {name: {} for name in self.views}
+        self.final: list[Contribution] = []  # left out for so long that they are retired; they must not be named again
+        self.unended: dict[Labels, float] = {}  # by source: when it last had a contribution that has not ended
         self._n_rows = 0
         self._n_sessions = 0
 
@@ -200,7 +207,20 @@ class Model:
         """The new session's number."""
         self._n_sessions += 1
         self.lineages[lineage] = Lineage(self._n_sessions, self.now, self.now)
+        for each in self._of(lineage):
+            each.left_out_first = self.now if each.left_out_first is None else each.left_out_first
         return self._n_sessions
+
+    def close(self, lineage: str) -> None:
+        """All that it counted is retired."""
+        self.lineages[lineage].is_closed = True
+        for each in self._of(lineage):
+            self.forget(each)
+
+    def may_be_closed(self, lineage: str, since: float, until: float) -> tuple[bool, bool]:
+        """Whether it may, and whether it must be closed at a moment between these two."""
+        at = self.lineages[lineage].heard + self.closed_after if lineage in self.lineages else math.inf
+        return until >= at - EARLY, since > at + LATE
 
     def heard(self, lineage: str) -> None:
         self.lineages[lineage].heard = self.now
@@ -209,8 +229,11 @@ class Model:
         known = self.contributions.get((lineage, epoch))
         if known:
             known.last_number = 0  # the session is new
+            known.named_by = self.lineages[lineage].session
+            known.left_out_first = known.left_out_by = None
             return known
         made = Contribution(lineage, epoch, kind, labels_of(source), {k: v for k, v in {**identity, **source}.items() if v})
+        made.named_by = self.lineages[lineage].session
         self.contributions[lineage, epoch] = made
         for view in self.views.values():
             if view.has_member(made.identity):
@@ -241,7 +264,7 @@ class Model:
         self._bury(contribution, True)
 
     def forget(self, contribution: Contribution) -> None:
-        """Also what happens to every contribution of a lineage that was closed."""
+        """Also what happens to every contribution of a lineage that was closed, and to what is left out for long."""
         for row in self._rows_of(contribution):
             row.members.remove(contribution)
             if contribution.is_live:
@@ -251,12 +274,19 @@ class Model:
         del self.contributions[contribution.lineage, contribution.epoch]
 
     def tick(self, now: float) -> None:
-        """Time goes on: agents that were silent are buried, rows whose linger is over go."""
+        """Time goes on: agents that were silent are buried, what is final is retired, rows whose linger is over go."""
         self.now = now
-        for each in self.contributions.values():
+        for key, lineage in self.lineages.items():
+            if not lineage.is_closed and now > lineage.heard + self.closed_after + LATE:
+                self.close(key)
+        for each in list(self.contributions.values()):
             died = self._dies_at(each)
             if each.is_live and now > died + LATE:
                 self._bury(each, False, (died - EARLY, died + LATE))
+            self._judge_left_out(each)
+        for each in self.contributions.values():
+            if each.is_live or not each.is_ended:
+                self.unended[each.source] = now
         for view in self.views.values():
             rows = self.rows[view.name]
             for labels, row in list(rows.items()):
@@ -285,9 +315,24 @@ class Model:
         """Whether it is certain which rows a contribution with this identity would find."""
         for view in self.views.values():
             row = self.rows[view.name].get(view.row_of(identity))
-            if row and not row.members and not view.keep and self._shown(view, row) is not Shown.YES:
+            if not row or view.keep or self._shown(view, row) is Shown.YES:
+                continue
+            if all(self.may_be_retired(member) for member in row.members):
                 return False
         return True
+
+    def may_be_retired(self, contribution: Contribution) -> bool:
+        """Whether it may be final already: it is taken out once that is certain."""
+        first = contribution.left_out_first
+        is_left_out = first is not None and self.now >= first + self.closed_after - EARLY
+        return is_left_out or self.may_be_closed(contribution.lineage, self.now, self.now)[0]
+
+    def source_may_be_gone(self, source: Labels) -> bool:
+        """Nothing of it has been there for about the linger: its row may have gone, and may begin anew."""
+        return self.now >= self.unended[source] + self.linger - EARLY
+
+    def source_is_gone(self, source: Labels) -> bool:
+        return self.now > self.unended[source] + self.linger + LATE
 
     def shown_of(self) -> dict[tuple[str, Labels], Contribution]:
         """By source: whose gauges count."""
@@ -332,6 +377,22 @@ class Model:
         silent = lineage.heard + self.agent_timeout
         is_left_out = contribution.session != lineage.session
         return min(silent, lineage.began + self.agent_timeout) if is_left_out else silent
+
+    def _judge_left_out(self, contribution: Contribution) -> None:
+        """What the lineage's session has not named counts as ended, and becomes final."""
+        lineage = self.lineages[contribution.lineage]
+        has_session = self.now < lineage.heard + self.agent_timeout - EARLY
+        if contribution.named_by == lineage.session or not has_session or self.now <= lineage.began + self.agent_timeout + LATE:
+            return
+        if contribution.left_out_by is None:
+            contribution.left_out_by = lineage.began
+        contribution.is_ended = True
+        if self.now > contribution.left_out_by + self.closed_after + LATE:
+            self.forget(contribution)
+            self.final.append(contribution)
+
+    def _of(self, lineage: str) -> list[Contribution]:
+        return [each for each in self.contributions.values() if each.lineage == lineage]
 
     def _touch(self, contribution: Contribution) -> None:
         for row in self._rows_of(contribution):
