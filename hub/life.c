@@ -61,9 +61,41 @@ static bool is_row_over(const struct hub_store *self, size_t view, const struct 
            !hub_view_shows(&self->views[view], group, self->now_ms, self->linger_ms);
 }
 
-/* Room for all that the contribution's rows will keep of it. */
+/* What the contribution's rows will keep of it. */
+static size_t bytes_of_retired(const struct hub_store *self, const struct hub_contribution *contribution)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < self->n_views; i++) {
+        const struct hub_group *group = contribution->groups[i];
+        if (group && !is_row_over(self, i, group))
+            bytes += hub_group_retired_bytes(group, contribution->role, &contribution->values);
+    }
+    return bytes;
+}
+
+/* Keeps memory within its limit by dropping rows that have no contribution any more, those that have been idle longest.
+ * False: that is not enough. */
+static bool make_room(struct hub_store *self, size_t more, size_t less)
+{
+    while (self->row_bytes - less + more > self->row_bytes_max) {
+        size_t n = 0;
+        for (size_t i = 0; i < self->n_views; i++) {
+            size_t freed;
+            n += hub_view_make_room(&self->views[i], self->now_ms, &freed);
+            self->row_bytes -= freed;
+        }
+        self->counters->limits[HUB_LIMIT_kept_rows] += n;
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Room for all that the contribution's rows will keep of it, in the place of its own. */
 static bool reserve_retired(struct hub_store *self, struct hub_contribution *contribution)
 {
+    if (!make_room(self, bytes_of_retired(self, contribution), hub_contribution_bytes(contribution)))
+        return false;
     bool is_ok = true;
     for (size_t i = 0; is_ok && i < self->n_views; i++) {
         struct hub_group *group = contribution->groups[i];
@@ -183,6 +215,7 @@ static void sweep_views(struct hub_store *self)
             hub_view_sweep(&self->views[i], self->now_ms, self->linger_ms, HUB_KEPT_ROWS_MAX, &freed);
         self->row_bytes -= freed;
     }
+    (void) make_room(self, self->row_bytes_max / HUB_SPARE_SHARE, 0); /* without it, what lives stays as it is */
 }
 
 void hub_store_sweep(struct hub_store *self, int64_t now_ms, int64_t timeout_ms, int64_t closed_after_ms)

@@ -30,21 +30,6 @@ void hub_rows_release(struct hub_rows *self)
     *self = (struct hub_rows){0};
 }
 
-void hub_rows_begin_turn(struct hub_rows *self)
-{
-    self->looks = HUB_TURN;
-}
-
-bool hub_rows_is_turn_over(const struct hub_rows *self)
-{
-    return self->looks == 0;
-}
-
-void hub_rows_look(struct hub_rows *self)
-{
-    self->looks -= self->looks > 0;
-}
-
 static enum hub_step cut(const struct hub_rows *self)
 {
     self->store->counters->limits[HUB_LIMIT_scrape_memory]++;

@@ -61,9 +61,21 @@ void hub_rows_init(struct hub_rows *self, const struct hub_store *store, const s
                    const struct hub_query *query, struct hub_sum_memory *memory, int64_t now_ms);
 void hub_rows_release(struct hub_rows *self);
 
-void hub_rows_begin_turn(struct hub_rows *self);
-bool hub_rows_is_turn_over(const struct hub_rows *self);
-void hub_rows_look(struct hub_rows *self); /* counts one look at something beside rows */
+static inline void hub_rows_begin_turn(struct hub_rows *self)
+{
+    self->looks = HUB_TURN;
+}
+
+static inline bool hub_rows_is_turn_over(const struct hub_rows *self)
+{
+    return self->looks == 0;
+}
+
+/* Counts one look at something. */
+static inline void hub_rows_look(struct hub_rows *self)
+{
+    self->looks -= self->looks > 0;
+}
 
 /* The first row of the scrape with this id or a higher one. */
 enum hub_step hub_rows_find(struct hub_rows *self, uint64_t from, const struct hub_group **out) SB_CHECK;

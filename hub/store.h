@@ -17,6 +17,10 @@
 
 enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096, HUB_IDLE_SOURCES_MAX = 4096 };
 
+/* One part in so many of the memory for rows is kept free for what lives, as long as rows without contributions can go
+ * for it. */
+enum { HUB_SPARE_SHARE = 16 };
+
 enum hub_kind { HUB_ENGINE, HUB_FRONT_END };
 
 /* The state of one agent's totals; outlives its sessions. */

@@ -134,3 +134,19 @@ bool hub_values_reserve_like(struct hub_values *self, const struct hub_values *l
     }
     return true;
 }
+
+size_t hub_values_bytes_like(const struct hub_values *self, const struct hub_values *like)
+{
+    static const struct hub_values none = {0};
+    if (!self)
+        self = &none;
+    size_t bytes = 0;
+    uint32_t n_pages = self->n_pages;
+    for (uint32_t p = 0; p < like->n_pages; p++) {
+        if (!like->pages[p] || (p < self->n_pages && self->pages[p]))
+            continue;
+        bytes += sizeof absent;
+        n_pages = p >= n_pages ? p + 1 : n_pages;
+    }
+    return bytes + (n_pages - self->n_pages) * sizeof self->pages[0];
+}

@@ -53,6 +53,8 @@ void hub_values_sort_gauges(struct hub_values *self);
 
 /* Room for all cells that another has. False: out of memory, and no harm done. */
 bool hub_values_reserve_like(struct hub_values *self, const struct hub_values *like) SB_CHECK;
+/* By how many bytes that makes it larger. self: NULL for an empty one. */
+size_t hub_values_bytes_like(const struct hub_values *self, const struct hub_values *like);
 /* Adds cells to a sum in double-double; both parts of it have room for them. */
 void hub_values_add(struct hub_values *high, struct hub_values *low, const struct hub_values *more);
 

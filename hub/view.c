@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROOM_SHARE = 8 }; /* one in so many empty groups goes at a time when memory is short */
+
 static const char *const always[] = {"service_name", "model_name"};
 
 /* What Prometheus and its operator set themselves, and the labels of a histogram's buckets and quantiles. */
@@ -221,7 +223,7 @@ void hub_group_note_life(struct hub_group *group, bool is_live, int64_t now_ms)
         group->idle_since_ms = now_ms;
 }
 
-static struct hub_retired *find_retired(struct hub_group *group, const struct sb_labelset *role)
+static struct hub_retired *find_retired(const struct hub_group *group, const struct sb_labelset *role)
 {
     for (uint32_t i = 0; i < group->n_retired; i++) {
         if (group->retired[i].role == role)
@@ -242,6 +244,14 @@ struct hub_retired *hub_group_retired(struct hub_group *group, struct sb_labelse
         *found = (struct hub_retired){.role = sb_labelset_share(role)};
     }
     return hub_values_reserve_like(&found->high, like) && hub_values_reserve_like(&found->low, like) ? found : NULL;
+}
+
+size_t hub_group_retired_bytes(const struct hub_group *group, const struct sb_labelset *role,
+                               const struct hub_values *like)
+{
+    const struct hub_retired *found = find_retired(group, role);
+    return hub_values_bytes_like(found ? &found->high : NULL, like) +
+           hub_values_bytes_like(found ? &found->low : NULL, like);
 }
 
 bool hub_view_shows(const struct hub_view *self, const struct hub_group *group, int64_t now_ms, int64_t linger_ms)
@@ -337,4 +347,15 @@ size_t hub_view_sweep(struct hub_view *self, int64_t now_ms, int64_t linger_ms, 
         return 0;
     drop_idle_longest(self, n_empty - kept_max, now_ms, bytes);
     return n_empty - kept_max;
+}
+
+size_t hub_view_make_room(struct hub_view *self, int64_t now_ms, size_t *bytes)
+{
+    *bytes = 0;
+    size_t n_empty = count_idle_since(self, INT64_MAX);
+    if (n_empty == 0)
+        return 0;
+    size_t n = n_empty / ROOM_SHARE + 1;
+    drop_idle_longest(self, n, now_ms, bytes);
+    return n;
 }

@@ -81,6 +81,14 @@ bool hub_view_shows(const struct hub_view *self, const struct hub_group *group, 
  */
 size_t hub_view_sweep(struct hub_view *self, int64_t now_ms, int64_t linger_ms, size_t kept_max, size_t *bytes);
 
+/* By how many bytes hub_group_retired makes the group larger. */
+size_t hub_group_retired_bytes(const struct hub_group *group, const struct sb_labelset *role,
+                               const struct hub_values *like);
+
+/* Drops some of the groups without members, those that have been idle longest. Returns how many; 0: there are none.
+ * *bytes as above. */
+size_t hub_view_make_room(struct hub_view *self, int64_t now_ms, size_t *bytes);
+
 /* The first group whose id is above this one, or NULL. *at: where the search starts, kept by the caller from call to
  * call; any value is right. */
 struct hub_group *hub_view_after(const struct hub_view *self, uint64_t id, size_t *at);

@@ -204,6 +204,60 @@ static void memory_of_retired_rows_is_counted_and_given_back(void **state)
     assert_true(kept <= 6 * 2 * (HUB_PAGE_CELLS + 1) * sizeof(double));
 }
 
+/* Engine after engine comes, counts and is forgotten. */
+static void rows_that_have_been_idle_longest_make_room_for_others(void **state)
+{
+    enum { ROUNDS = 60, BEFORE_LIMIT = 20, FIRST = 10 };
+    struct cluster *cluster = *state;
+    struct hub_store *store = &cluster->world.store;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        char source[64];
+        char identity[128];
+        snprintf(source, sizeof source, "service_name=s,job_name=j,dp_rank=%u", i);
+        snprintf(identity, sizeof identity, "model_name=m,role=both,node=later-%u,instance_id=later-%u", i, i);
+        cluster_add(cluster, &cluster->session, FIRST + i, FIRST + 1 + i, source, identity);
+        cluster_done(cluster, FIRST + i, 1, 1);
+        assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", FIRST + i), HUB_OK);
+        if (i == BEFORE_LIMIT)
+            store->row_bytes_max = store->row_bytes;
+        wait_ms(cluster, 10);
+        assert_true(i < BEFORE_LIMIT || store->row_bytes <= store->row_bytes_max);
+    }
+    assert_int_equal(cluster->world.counters.limits[HUB_LIMIT_memory], 0);
+    assert_true(cluster->world.counters.limits[HUB_LIMIT_kept_rows] > 0);
+    char expected[256];
+    snprintf(expected, sizeof expected, "%d\n", ROUNDS);
+    char *text = scrape_as(&cluster->world, "full", SB_EXPO_TEXT);
+    const char *found = strstr(text, "c:done_total{");
+    assert_non_null(found);
+    assert_string_equal(strchr(found, ' ') + 1, expected);
+    free(text);
+    text = scrape_as(&cluster->world, "node", SB_EXPO_TEXT);
+    assert_null(strstr(text, "node=\"later-0\""));
+    snprintf(expected, sizeof expected, "node=\"later-%d\"", ROUNDS - 1);
+    assert_non_null(strstr(text, expected));
+    free(text);
+}
+
+/* Rows that have live sources can't go for it: then the contribution stays, and nothing that it counted is lost. */
+static void without_room_a_contribution_stays_until_there_is(void **state)
+{
+    struct cluster *cluster = *state;
+    struct hub_store *store = &cluster->world.store;
+    for (uint32_t i = 0; i < 4; i++)
+        cluster_done(cluster, i, 10, 1);
+    store->row_bytes_max = store->row_bytes;
+    assert_int_equal(cluster_tell(cluster, &cluster->session, "FORGET", 0), HUB_OK);
+    assert_int_equal(store->row_bytes, store->row_bytes_max);
+    assert_int_equal(store->contributions.n, 4);
+    assert_int_equal(cluster->world.counters.limits[HUB_LIMIT_memory], 1);
+    assert_done(cluster, "full", FULL(40));
+    store->row_bytes_max *= 8;
+    wait_ms(cluster, 1);
+    assert_int_equal(store->contributions.n, 3);
+    assert_done(cluster, "full", FULL(40));
+}
+
 static void a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another(void **state)
 {
     struct cluster *cluster = *state;
@@ -427,6 +481,8 @@ int main(void)
         CASE(retiring_never_makes_a_sum_fall),
         CASE(retired_cells_keep_their_role),
         CASE(memory_of_retired_rows_is_counted_and_given_back),
+        CASE(rows_that_have_been_idle_longest_make_room_for_others),
+        CASE(without_room_a_contribution_stays_until_there_is),
         CASE(a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another),
         CASE(a_lineage_with_a_session_is_never_closed),
         CASE(what_sessions_leave_out_ends_and_becomes_final),
