@@ -42,11 +42,24 @@ static enum sb_rc check_peer(const char *endpoint, struct sb_err *err)
     return SB_OK;
 }
 
+/* Is the endpoint at `at`, of len bytes, in the list before that, too? */
+static bool is_there_before(const char *list, const char *at, size_t len)
+{
+    for (list += strspn(list, " ,"); list < at; list += strspn(list, " ,")) {
+        const size_t n = strcspn(list, ",");
+        if (n == len && memcmp(list, at, len) == 0)
+            return true;
+        list += n;
+    }
+    return false;
+}
+
 static enum sb_rc parse_endpoints(const char *text, int64_t *out, struct sb_err *err)
 {
     (void) out;
     if (*text && !text[strspn(text, " ,")])
         return sb_fail(err, SB_FORMAT, "'%s' names no endpoint (the empty text is none)", text);
+    const char *list = text;
     while (*text) {
         text += strspn(text, " ,");
         const size_t len = strcspn(text, ",");
@@ -55,6 +68,8 @@ static enum sb_rc parse_endpoints(const char *text, int64_t *out, struct sb_err 
         const enum sb_rc rc = len ? check_peer(one, err) : SB_OK;
         if (rc != SB_OK)
             return rc;
+        if (is_there_before(list, text, len))
+            return sb_fail(err, SB_INVAL, "'%s' stands here twice", one);
         text += len;
     }
     return SB_OK;

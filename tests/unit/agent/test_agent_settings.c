@@ -55,6 +55,8 @@ static void settings_that_do_not_go_together_are_refused(void **state)
         {{"--hub=tcp://a:1,tcp://a:2,tcp://a:3,tcp://a:4,tcp://a:5,tcp://a:6,tcp://a:7, tcp://a:8,"}, NULL},
         {{"--hub=tcp://a:1,tcp://a:2,tcp://a:3,tcp://a:4,tcp://a:5,tcp://a:6,tcp://a:7,tcp://a:8,tcp://a:9"},
          "--hub: more than 8 hubs"},
+        {{"--hub=tcp://a:1, tcp://a:11,tcp://a:1"}, "--hub: 'tcp://a:1' stands here twice"},
+        {{"--hub=tcp://a:1,,ipc:///a,,"}, NULL},
         {{"--hub="}, NULL},
         {{"--hub=,"}, "--hub: ',' names no endpoint (the empty text is none)"},
         {{"--hub= , "}, "--hub: ' , ' names no endpoint (the empty text is none)"},
