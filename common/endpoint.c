@@ -18,6 +18,8 @@ static enum sb_rc bind_socket(void *socket, const char *endpoint, struct sb_err 
 {
     if (zmq_bind(socket, endpoint) == 0)
         return SB_OK;
+    if (zmq_errno() == ENODEV) /* libzmq takes what is no address for the name of a network interface */
+        return sb_fail(err, SB_IO, "cannot bind %s: the host must be an address of this machine, or *", endpoint);
     return sb_fail(err, SB_IO, "cannot bind %s: %s", endpoint, zmq_strerror(zmq_errno()));
 }
 

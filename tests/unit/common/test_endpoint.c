@@ -110,6 +110,9 @@ static void tcp_takes_a_free_port_and_refuses_a_taken_one(void **state)
     struct sb_err err = {0};
     assert_int_equal(sb_endpoint_bind(self->other, endpoint, &lock, &err), SB_IO);
     assert_non_null(strstr(err.text, "Address already in use"));
+    assert_int_equal(sb_endpoint_bind(self->other, "tcp://no-address:5577", &lock, &err), SB_IO);
+    assert_string_equal(err.text,
+                        "cannot bind tcp://no-address:5577: the host must be an address of this machine, or *");
 }
 
 static void endpoints_that_are_none_are_refused(void **state)
