@@ -81,7 +81,7 @@ static enum sb_rc read_ratio(struct sb_catalog_reader *self, yaml_node_t *node, 
 {
     const char *const *names;
     size_t n = 0;
-    enum sb_rc rc = sb_yaml_strings(&self->yaml, node, self->arena, &names, &n, err);
+    enum sb_rc rc = sb_yaml_strings(&self->yaml, node, "ratio", self->arena, &names, &n, err);
     if (rc == SB_OK && n != 2)
         rc = sb_yaml_fail(&self->yaml, node, err, "ratio must name two families");
     if (rc != SB_OK)

@@ -108,7 +108,7 @@ static enum sb_rc read_feature(struct sb_catalog_reader *self, const char *name,
         rc = sb_yaml_string(&self->yaml, node, "path", true, self->arena, &feature.path, err);
     yaml_node_t *in = rc == SB_OK ? sb_yaml_get(&self->yaml, node, "in") : NULL;
     if (in)
-        rc = sb_yaml_strings(&self->yaml, in, self->arena, &feature.in, &feature.n_in, err);
+        rc = sb_yaml_strings(&self->yaml, in, "in", self->arena, &feature.in, &feature.n_in, err);
     if (rc == SB_OK)
         rc = sb_catalog_place(&self->draft->features, catalog->n_features, sizeof *self->draft->features,
                               known ? (size_t) (known - catalog->features) : SIZE_MAX, &at, err);
@@ -126,7 +126,7 @@ static enum sb_rc read_one_values(struct sb_catalog_reader *self, yaml_node_t *n
 {
     if (node->type == YAML_MAPPING_NODE)
         return sb_yaml_string(&self->yaml, node, "count", true, self->arena, &out->count_from, err);
-    enum sb_rc rc = sb_yaml_strings(&self->yaml, node, self->arena, &out->values, &out->n, err);
+    enum sb_rc rc = sb_yaml_strings(&self->yaml, node, out->label, self->arena, &out->values, &out->n, err);
     if (rc != SB_OK || !initial)
         return rc;
     double *start = sb_arena_get(self->arena, out->n * sizeof *start);
@@ -187,7 +187,7 @@ static enum sb_rc read_label_names(struct sb_catalog_reader *self, yaml_node_t *
     family->has_labels = list != NULL;
     if (!list || (list->type == YAML_SEQUENCE_NODE && sb_yaml_count(list) == 0))
         return SB_OK;
-    enum sb_rc rc = sb_yaml_strings(&self->yaml, list, self->arena, &family->labels, &family->n_labels, err);
+    enum sb_rc rc = sb_yaml_strings(&self->yaml, list, "labels", self->arena, &family->labels, &family->n_labels, err);
     for (size_t i = 0; rc == SB_OK && i < family->n_labels; i++)
         if (!sb_label_name_is_valid(family->labels[i], strlen(family->labels[i])))
             rc = sb_yaml_fail(&self->yaml, list, err, "'%s' is not a label name", family->labels[i]);
@@ -381,7 +381,7 @@ static enum sb_rc read_role_scope(struct sb_catalog_reader *self, yaml_node_t *n
     const char *const *roles = NULL;
     if (!scope)
         return SB_OK;
-    enum sb_rc rc = sb_yaml_strings(&self->yaml, scope, self->arena, &roles, &family->n_role_scope, err);
+    enum sb_rc rc = sb_yaml_strings(&self->yaml, scope, "role_scope", self->arena, &roles, &family->n_role_scope, err);
     if (rc != SB_OK)
         return rc;
     if (family->n_role_scope > SB_ROLES_MAX)

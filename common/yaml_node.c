@@ -137,17 +137,19 @@ enum sb_rc sb_yaml_string(struct sb_yaml *self, const yaml_node_t *map, const ch
     return *out ? SB_OK : sb_fail(err, SB_NOMEM, "%s: '%s'", self->file, key);
 }
 
-enum sb_rc sb_yaml_strings(struct sb_yaml *self, const yaml_node_t *node, struct sb_arena *arena,
+enum sb_rc sb_yaml_strings(struct sb_yaml *self, const yaml_node_t *node, const char *name, struct sb_arena *arena,
                            const char *const **out, size_t *n, struct sb_err *err)
 {
     size_t count = sb_yaml_count(node);
-    if (node->type != YAML_SEQUENCE_NODE || count == 0)
-        return sb_yaml_fail(self, node, err, "a list of texts is expected");
+    if (node->type != YAML_SEQUENCE_NODE)
+        return sb_yaml_fail(self, node, err, "'%s' must be a list: [a, b]", name);
+    if (count == 0)
+        return sb_yaml_fail(self, node, err, "'%s' is an empty list", name);
     const char **texts = sb_arena_get(arena, count * sizeof *texts);
     yaml_node_t *item;
     for (size_t i = 0; texts && sb_yaml_item(self, node, i, &item); i++) {
         if (!sb_yaml_text(item))
-            return sb_yaml_fail(self, item, err, "item %zu of the list must be text", i);
+            return sb_yaml_fail(self, item, err, "'%s': item %zu of the list must be text", name, i);
         texts[i] = sb_arena_text(arena, sb_yaml_text(item), item->data.scalar.length);
         if (!texts[i])
             texts = NULL;

@@ -45,8 +45,8 @@ enum sb_rc sb_yaml_check_keys(struct sb_yaml *self, const yaml_node_t *map, cons
 enum sb_rc sb_yaml_string(struct sb_yaml *self, const yaml_node_t *map, const char *key, bool is_needed,
                           struct sb_arena *arena, const char **out, struct sb_err *err) SB_CHECK;
 
-/* The list of scalars at `node`, copied into the arena. */
-enum sb_rc sb_yaml_strings(struct sb_yaml *self, const yaml_node_t *node, struct sb_arena *arena,
+/* The list of scalars at `node`, copied into the arena. `name` is the key that has it, for messages. */
+enum sb_rc sb_yaml_strings(struct sb_yaml *self, const yaml_node_t *node, const char *name, struct sb_arena *arena,
                            const char *const **out, size_t *n, struct sb_err *err) SB_CHECK;
 
 enum sb_rc sb_yaml_number(const struct sb_yaml *self, const yaml_node_t *node, double *out, struct sb_err *err)

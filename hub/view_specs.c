@@ -30,11 +30,12 @@ static enum sb_rc check_label(struct context *self, yaml_node_t *node, const cha
 }
 
 /* A list of texts; an empty one is none. */
-static enum sb_rc read_texts(struct context *self, yaml_node_t *node, struct hub_texts *out, struct sb_err *err)
+static enum sb_rc read_texts(struct context *self, yaml_node_t *node, const char *name, struct hub_texts *out,
+                             struct sb_err *err)
 {
     if (node->type == YAML_SEQUENCE_NODE && sb_yaml_count(node) == 0)
         return SB_OK;
-    return sb_yaml_strings(&self->yaml, node, &self->specs->arena, &out->at, &out->n, err);
+    return sb_yaml_strings(&self->yaml, node, name, &self->specs->arena, &out->at, &out->n, err);
 }
 
 static bool is_grouped_by(const struct hub_view_spec *spec, const char *label)
@@ -49,7 +50,7 @@ static bool is_grouped_by(const struct hub_view_spec *spec, const char *label)
 static enum sb_rc read_by(struct context *self, yaml_node_t *node, struct hub_view_spec *spec, struct sb_err *err)
 {
     struct hub_texts by = {0};
-    enum sb_rc rc = read_texts(self, node, &by, err);
+    enum sb_rc rc = read_texts(self, node, "by", &by, err);
     if (rc != SB_OK)
         return rc;
     if (by.n > HUB_VIEW_LABELS_MAX)
@@ -78,7 +79,7 @@ static enum sb_rc read_where(struct context *self, yaml_node_t *node, struct hub
         where->label = sb_arena_text(&self->specs->arena, label, strlen(label));
         if (!where->label)
             return sb_fail(err, SB_NOMEM, "view '%s'", spec->name);
-        rc = sb_yaml_strings(&self->yaml, values, &self->specs->arena, &where->values.at, &where->values.n, err);
+        rc = sb_yaml_strings(&self->yaml, values, label, &self->specs->arena, &where->values.at, &where->values.n, err);
     }
     return rc;
 }
@@ -155,9 +156,9 @@ static enum sb_rc read_view(struct context *self, yaml_node_t *node, struct hub_
     if (rc == SB_OK && rename)
         rc = read_rename(self, rename, spec, err);
     if (rc == SB_OK && allow)
-        rc = read_texts(self, allow, &spec->allow, err);
+        rc = read_texts(self, allow, "allow", &spec->allow, err);
     if (rc == SB_OK && deny)
-        rc = read_texts(self, deny, &spec->deny, err);
+        rc = read_texts(self, deny, "deny", &spec->deny, err);
     return rc == SB_OK ? read_flags(self, node, spec, err) : rc;
 }
 
@@ -222,6 +223,8 @@ static enum sb_rc read_operators(struct hub_view_specs *self, const char *path, 
     struct sb_buf text;
     sb_buf_init(&text, SB_FILE_MAX);
     enum sb_rc rc = sb_file_read(path, &text, err);
+    if (rc != SB_OK)
+        sb_fail_at(err, rc, "--views");
     const struct sb_catalog_file file = {
         .name = path, .text = text.len ? (const char *) text.data : "", .len = text.len};
     if (rc == SB_OK)

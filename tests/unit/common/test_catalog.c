@@ -85,7 +85,7 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:3: '9' is not a label name"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: [\"9\"]}\n", "a.yaml:3: '9' is not a label name"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: stage}\n",
-         "a.yaml:3: a list of texts is expected"},
+         "a.yaml:3: 'labels' must be a list: [a, b]"},
         {"version: 1\nfeatures:\n  f: {in: [a]}\n", "a.yaml:3: 'path' is missing"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, quantiles: [0.5]}\n",
          "a.yaml:3: quantiles go with histograms only"},

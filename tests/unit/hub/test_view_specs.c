@@ -74,19 +74,21 @@ static void mistakes_are_told_with_their_line(void **state)
         {VIEW("{}"), "v.yaml:3: view 'v' needs the labels to group by: 'by'"},
         {VIEW("[a]"), "v.yaml:3: v must be a map"},
         {VIEW("{by: [], group: []}"), "v.yaml:3: v: 'group' is not a key that is known here"},
-        {VIEW("{by: role}"), "v.yaml:3: a list of texts is expected"},
+        {VIEW("{by: role}"), "v.yaml:3: 'by' must be a list: [a, b]"},
         {VIEW("{by: [9]}"), "v.yaml:3: '9' is not a label name"},
         {VIEW("{by: [pod]}"), "v.yaml:3: 'pod' is a label of Prometheus' own"},
         {VIEW("{by: [a, a]}"), "v.yaml:3: 'a' is grouped by already"},
         {VIEW("{by: [model_name]}"), "v.yaml:3: 'model_name' is grouped by already"},
         {VIEW("{by: [], where: [a]}"), "v.yaml:3: where must be a map of at most 16 labels"},
-        {VIEW("{by: [], where: {a: b}}"), "v.yaml:3: a list of texts is expected"},
+        {VIEW("{by: [], where: {a: b}}"), "v.yaml:3: 'a' must be a list: [a, b]"},
+        {VIEW("{by: [], where: {a: []}}"), "v.yaml:3: 'a' is an empty list"},
+        {VIEW("{by: [[a]]}"), "v.yaml:3: 'by': item 0 of the list must be text"},
         {VIEW("{by: [], where: {a-b: [c]}}"), "v.yaml:3: 'a-b' is not a label name"},
         {VIEW("{by: [], rename: {engine: dp_rank}}"), "v.yaml:3: 'dp_rank' is not a label that the view groups by"},
         {VIEW("{by: [a, b], rename: {b: a}}"), "v.yaml:3: 'b' is grouped by already"},
         {VIEW("{by: [], rename: [a]}"), "v.yaml:3: rename must be a map of at most 16 labels"},
         {VIEW("{by: [], keep: yes}"), "v.yaml:3: 'yes' is neither true nor false"},
-        {VIEW("{by: [], allow: x}"), "v.yaml:3: a list of texts is expected"},
+        {VIEW("{by: [], allow: x}"), "v.yaml:3: 'allow' must be a list: [a, b]"},
         {"version: 1\nviews: {\n", "v.yaml:3: did not find expected node content"},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
@@ -120,7 +122,7 @@ static void a_file_that_is_not_there_is_an_error(void **state)
     struct hub_view_specs specs;
     struct sb_err err = {.text = ""};
     assert_int_equal(hub_view_specs_load(&specs, "/nonexistent/views.yaml", &err), SB_IO);
-    assert_string_equal(err.text, "/nonexistent/views.yaml: No such file or directory");
+    assert_string_equal(err.text, "--views: /nonexistent/views.yaml: No such file or directory");
 }
 
 static void a_family_is_named_with_or_without_total(void **state)
