@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/hublink.h"
+#include "common/catalog.h"
 #include "common/log.h"
 
 static const struct sb_setting settings[] = {
@@ -35,6 +36,16 @@ static enum sb_rc check(const void *values, struct sb_err *err)
     return SB_OK;
 }
 
+static enum sb_rc try_files(const void *values, struct sb_err *err)
+{
+    const struct agent_settings *self = values;
+    struct sb_catalog *catalog = sb_catalog_load(self->catalog, NULL, err);
+    if (!catalog)
+        return err->rc;
+    sb_catalog_destroy(&catalog);
+    return SB_OK;
+}
+
 const struct sb_settings_spec agent_settings_spec = {
     .program = "statsbus-agent",
     .about = "Counts what the engines of a node publish, and feeds it to the hubs.",
@@ -43,6 +54,7 @@ const struct sb_settings_spec agent_settings_spec = {
     .n = SB_COUNT(settings),
     .size = sizeof(struct agent_settings),
     .check = check,
+    .try_files = try_files,
 };
 
 struct tally {

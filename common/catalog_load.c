@@ -65,7 +65,7 @@ static enum sb_rc add_folder(struct files *files, const char *dir, struct sb_err
     struct dirent **entries;
     int n = scandir(dir, &entries, is_yaml, by_bytes);
     if (n < 0)
-        return sb_fail(err, SB_IO, "%s: %s", dir, strerror(errno));
+        return sb_fail(err, SB_IO, "--catalog: %s: %s", dir, strerror(errno));
     enum sb_rc rc = SB_OK;
     if (n > FILES_MAX)
         rc = sb_fail(err, SB_FULL, "%s: over %d files of a catalog", dir, FILES_MAX);

@@ -102,6 +102,9 @@ enum sb_rc sb_settings_load(struct sb_settings *self, FILE *out, enum sb_setting
     if (rc != SB_OK)
         return rc;
     if (values && reading.is_check) {
+        const enum sb_rc tried = self->spec->try_files ? self->spec->try_files(values, err) : SB_OK;
+        if (tried != SB_OK)
+            return tried;
         sb_settings_print(&reading);
         reading.todo = SB_SETTINGS_EXIT_OK;
     }

@@ -60,6 +60,9 @@ struct sb_settings_spec {
      * compared need the same `change`: a reload is judged as what a restart would find.
      */
     enum sb_rc (*check)(const void *values, struct sb_err *err);
+    /* Reads the files that settings name and that a start would read, for --check-config alone; may be NULL. Makes
+     * nothing and keeps nothing. */
+    enum sb_rc (*try_files)(const void *values, struct sb_err *err);
 };
 
 /* Field types by kind, for the struct that a .def makes. */
@@ -102,7 +105,8 @@ void sb_settings_release(struct sb_settings *self);
 
 /*
  * Fills *values. --help and --version are printed to `out` and answered with SB_SETTINGS_EXIT_OK in *todo; so is
- * --check-config, which prints the settings as a file that --config would take, each with who said so.
+ * --check-config, which tries the files that are named and prints the settings as a file that --config would take, each
+ * with who said so.
  * Errors: the text names the flag, the variable, or file and line, and the reason; *values is untouched.
  * SB_INVAL, SB_FORMAT, SB_RANGE (a value), SB_IO (the file, or `out`), SB_NOMEM.
  */

@@ -113,23 +113,12 @@ static void fill_own(void *arg, struct hub_own *own)
     own->http_turned_away = http.turned_away;
 }
 
-static enum sb_rc open_views(struct hub *self, struct sb_err *err)
-{
-    enum sb_rc rc = hub_view_specs_load(&self->views, self->settings->views, err);
-    if (rc != SB_OK)
-        return rc;
-    if (!self->settings->role_scope)
-        hub_view_specs_lift_role_scopes(&self->views);
-    return self->settings->dp_engine_label ? hub_view_specs_add_engine(&self->views, err) : SB_OK;
-}
-
 static enum sb_rc open_store(struct hub *self, struct sb_err *err)
 {
-    const struct sb_prefix prefix = {.from = HUB_OMNI_PREFIX, .to = self->settings->omni_prefix};
-    self->catalog = sb_catalog_load(self->settings->catalog, &prefix, err);
+    self->catalog = hub_settings_read_catalog(self->settings, err);
     if (!self->catalog)
         return err->rc;
-    if (open_views(self, err) != SB_OK)
+    if (hub_settings_read_views(self->settings, &self->views, err) != SB_OK)
         return err->rc;
     const struct hub_store_limits limits = {.contributions = (size_t) self->settings->contributions_max,
                                             .row_bytes = (size_t) self->settings->row_memory_max,

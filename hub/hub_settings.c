@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/catalog.h"
 #include "common/log.h"
 
 static const struct sb_setting settings[] = {
@@ -20,6 +21,40 @@ static enum sb_rc check(const void *values, struct sb_err *err)
     return sb_fail(err, SB_INVAL, "--omni-prefix: '%s' is neither vllm_omni: nor vllm:omni_", self->omni_prefix);
 }
 
+struct sb_catalog *hub_settings_read_catalog(const struct hub_settings *self, struct sb_err *err)
+{
+    const struct sb_prefix prefix = {.from = HUB_OMNI_PREFIX, .to = self->omni_prefix};
+    return sb_catalog_load(self->catalog, &prefix, err);
+}
+
+enum sb_rc hub_settings_read_views(const struct hub_settings *self, struct hub_view_specs *out, struct sb_err *err)
+{
+    enum sb_rc rc = hub_view_specs_load(out, self->views, err);
+    if (rc != SB_OK)
+        return rc;
+    if (!self->role_scope)
+        hub_view_specs_lift_role_scopes(out);
+    if (self->dp_engine_label)
+        rc = hub_view_specs_add_engine(out, err);
+    if (rc != SB_OK)
+        hub_view_specs_release(out);
+    return rc;
+}
+
+static enum sb_rc try_files(const void *values, struct sb_err *err)
+{
+    const struct hub_settings *self = values;
+    struct sb_catalog *catalog = hub_settings_read_catalog(self, err);
+    if (!catalog)
+        return err->rc;
+    sb_catalog_destroy(&catalog);
+    struct hub_view_specs views;
+    const enum sb_rc rc = hub_settings_read_views(self, &views, err);
+    if (rc == SB_OK)
+        hub_view_specs_release(&views);
+    return rc;
+}
+
 const struct sb_settings_spec hub_settings_spec = {
     .program = "statsbus-hub",
     .about = "Merges what agents counted and serves it to Prometheus.",
@@ -28,6 +63,7 @@ const struct sb_settings_spec hub_settings_spec = {
     .n = SB_COUNT(settings),
     .size = sizeof(struct hub_settings),
     .check = check,
+    .try_files = try_files,
 };
 
 struct tally {

@@ -50,8 +50,8 @@ or variable overrules them. The daemon doesn't start then:
 
 Variables that no setting has are ignored: Kubernetes makes some, such as `STATSBUS_HUB_PORT` for a service `statsbus-hub`.
 
-**`--check-config`** reads all of it, opens nothing, prints every setting with who said so, and exits 0; or says what is wrong and
-exits 1. What it prints is itself a file for `--config`.
+**`--check-config`** reads all of it, and the catalog and views that it names, opens and makes nothing else, prints every setting with
+who said so, and exits 0; or says what is wrong and exits 1. What it prints is itself a file for `--config`.
 
 **SIGHUP** reads file and variables anew. Settings marked *at once* change in the running process, and the log says which did
 (`setting changed`); one that differs and isn't so marked is logged as `setting needs a restart`. A file with any fault changes

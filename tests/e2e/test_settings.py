@@ -85,6 +85,25 @@ def test_a_file_that_is_not_there_is_an_error(binaries: Path, tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (1, f"statsbus-hub: {name}: cannot open {tmp_path}/no: No such file or directory\n")
 
 
+@pytest.mark.parametrize(("program", "name", "file", "text", "says"), [
+    ("statsbus-hub", "views", "views.yaml", "version: 1\nviews:\n  rack: {by: rack}\n", ":3: 'by' must be a list: [a, b]"),
+    ("statsbus-hub", "views", "no.yaml", None, ": No such file or directory"),
+    ("statsbus-hub", "catalog", "a.yaml", "version: 1\nroots: []\n", ":2: "),
+    ("statsbus-agent", "catalog", "a.yaml", "version: 1\nroots: []\n", ":2: "),
+    ("statsbus-agent", "catalog", "no", None, ": No such file or directory"),
+])
+@pytest.mark.parametrize("flags", [["--check-config"], ["--http=127.0.0.1:0"]])
+def test_a_fault_in_a_file_that_a_setting_names_is_found(binaries: Path, tmp_path: Path, program: str, name: str, file: str, text: str | None,
+                                                         says: str, flags: list[str]) -> None:
+    path = tmp_path / file
+    if text is not None:
+        path.write_text(text)
+    named = path if name == "views" or text is None else tmp_path
+    done = run(binaries, program, f"--{name}={named}", *flags)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{program}: {'' if text is not None else f'--{name}: '}{path}{says}"), done.stderr
+
+
 @pytest.mark.parametrize("flag", ["--check-config", "--help", "--version"])
 def test_what_cannot_be_printed_is_an_error(binaries: Path, flag: str) -> None:
     with open("/dev/full", "w") as full:
