@@ -43,6 +43,11 @@ class Source(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     observed: bool = False
     """It has observations and perhaps never a step: what steps feed starts at zero with its first one."""
 
+    def __post_init__(self) -> None:
+        for name in ("le", "quantile"):
+            if name in self.labels:
+                raise ValueError(f"labels has {name!r}, which belongs to histograms")
+
 
 class Family(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A metric family that the catalog doesn't have, described by the publisher itself."""
