@@ -34,6 +34,8 @@ void hub_contribution_bury(struct hub_store *self, struct hub_contribution *cont
 {
     set_live(self, contribution, false);
     contribution->is_ended = is_ended;
+    if (is_ended)
+        hub_source_note_end(self, contribution);
     contribution->values.n_gauges = 0;
     contribution->n_wire_gauges = 0;
     hub_source_choose(contribution->source);

@@ -72,6 +72,12 @@ static bool make_current(struct hub_store *self, struct hub_contribution *contri
     return true;
 }
 
+/* All that is known of it was over when it was met, as after a restart of the hub. */
+static bool has_never_lived(const struct hub_source *source)
+{
+    return source->n_live == 0 && source->idle_since_ms == HUB_NEVER_MS;
+}
+
 bool hub_source_meet(struct hub_store *self, struct hub_contribution *contribution)
 {
     struct hub_source *source = contribution->source;
@@ -79,7 +85,8 @@ bool hub_source_meet(struct hub_store *self, struct hub_contribution *contributi
     bool is_known = !is_new && is_same_life(source->identity, contribution->identity);
     for (uint32_t i = 0; i < source->n_contributions; i++)
         is_known = is_known || is_same_life(source->contributions[i]->identity, contribution->identity);
-    if (!source->current && !make_current(self, contribution))
+    bool is_latest = !source->current || (source->current->is_ended && has_never_lived(source));
+    if (is_latest && !make_current(self, contribution))
         return false;
     source->n_incarnations += !is_known;
     if (is_new) {
@@ -108,6 +115,21 @@ void hub_source_note_life(struct hub_store *self, struct hub_contribution *contr
     source->n_conflicts += is_conflict;
     if (source->current != contribution && !make_current(self, contribution))
         return; /* out of memory: its row goes on under the labels that it had */
+}
+
+void hub_source_note_end(struct hub_store *self, struct hub_contribution *contribution)
+{
+    struct hub_source *source = contribution->source;
+    if (source->current != contribution || !has_never_lived(source))
+        return;
+    for (uint32_t i = source->n_contributions; i-- > 0;) {
+        struct hub_contribution *other = source->contributions[i];
+        if (other->is_ended)
+            continue;
+        if (!make_current(self, other))
+            source->current = other;
+        return;
+    }
 }
 
 /* Of those that are left: the last that lives, or else the last. */

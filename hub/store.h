@@ -164,6 +164,8 @@ bool hub_source_meet(struct hub_store *self, struct hub_contribution *contributi
  * linger. */
 bool hub_source_is_shown(const struct hub_store *self, const struct hub_source *source, int64_t now_ms);
 void hub_source_note_life(struct hub_store *self, struct hub_contribution *contribution, bool is_live);
+/* Of a source that has not lived since it was met, one that is silent is the latest, not one that ended. */
+void hub_source_note_end(struct hub_store *self, struct hub_contribution *contribution);
 /* What it counted stays with the source. */
 void hub_source_leave(struct hub_store *self, struct hub_contribution *contribution);
 

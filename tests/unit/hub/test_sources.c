@@ -286,6 +286,34 @@ static void a_source_that_has_ended_when_it_is_met_is_not_told_of(void **state)
     assert_lines(cluster, NULL, NULL, "");
 }
 
+/* As after a restart of the hub, in either order; both ends come before or after the last life is known. */
+static void one_that_is_silent_when_it_is_met_is_told_of_whatever_ended_before(void **state)
+{
+    struct cluster *cluster = *state;
+    static const char *const identities[] = {"model_name=m,instance_id=a", "model_name=n,instance_id=b",
+                                             "model_name=o,instance_id=c"};
+    static const struct {
+        uint32_t lives[3]; /* in the order of their definition; 2 is the silent one */
+        size_t n_before_ends;
+    } orders[] = {{{0, 1, 2}, 3}, {{0, 1, 2}, 2}, {{2, 1, 0}, 3}};
+    for (uint32_t o = 0; o < SB_COUNT(orders); o++) {
+        char key[64];
+        snprintf(key, sizeof key, "service_name=s,job_name=j,dp_rank=%u", o);
+        for (size_t i = 0; i < SB_COUNT(identities); i++) {
+            const uint32_t life = orders[o].lives[i];
+            const uint32_t id = 3 * o + life;
+            cluster_add(cluster, &cluster->session, id, id + 1, key, identities[life]);
+            cluster_send(cluster, (struct test_frame){.contribution = id, .is_dead = true});
+            for (uint32_t ended = 0; i + 1 == orders[o].n_before_ends && ended < 2; ended++)
+                assert_int_equal(cluster_tell(cluster, &cluster->session, "END", 3 * o + ended), HUB_OK);
+        }
+    }
+    wait_ms(cluster, TEST_LINGER_MS);
+    assert_lines(cluster, NULL, "statsbus_source_up",
+                 "statsbus_source_up" KEY("0", "o") "0\nstatsbus_source_up" KEY("1", "o") "0\nstatsbus_source_up" KEY(
+                     "2", "o") "0\n");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_cluster, close_cluster)
@@ -299,6 +327,7 @@ int main(void)
         CASE(sources_of_which_nothing_is_left_have_a_limit),
         CASE(a_row_is_under_the_labels_of_what_lives),
         CASE(a_source_that_has_ended_when_it_is_met_is_not_told_of),
+        CASE(one_that_is_silent_when_it_is_met_is_told_of_whatever_ended_before),
     };
     return cmocka_run_group_tests_name("sources", tests, NULL, NULL);
 }
