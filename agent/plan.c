@@ -277,7 +277,10 @@ static enum sb_rc read_description(struct sb_slice map, struct description *out,
     return SB_OK;
 }
 
-/* One family that the hello describes. Of the catalog's families the catalog knows better: nothing to add. */
+/*
+ * One family that the hello describes. Of the catalog's families the catalog knows better; one that it doesn't give
+ * this engine by itself (a connector's behind another connector) exists by being described, with the catalog's texts.
+ */
 static enum sb_rc add_described(struct agent_plan *self, struct sb_slice map, struct sb_err *err)
 {
     struct description text;
@@ -288,10 +291,16 @@ static enum sb_rc add_described(struct agent_plan *self, struct sb_slice map, st
     if (rc != SB_OK)
         return rc;
     const struct sb_family *catalog = sb_catalog_family(self->catalog, text.name, strlen(text.name));
-    if (catalog && catalog->type == spec.type)
-        return SB_OK;
     struct plan_family *have = NULL;
     HASH_FIND_STR(self->families, text.name, have);
+    if (catalog && catalog->type == spec.type) {
+        if (have)
+            return SB_OK;
+        spec.help = catalog->help;
+        spec.unit = catalog->unit;
+        spec.semantic = catalog->semantic;
+        spec.is_in_catalog = true;
+    }
     if (have && !catalog)
         return sb_fail(err, SB_INVAL, "family '%s' is described twice", text.name);
     if (spec.type == SB_HISTOGRAM) {

@@ -152,30 +152,34 @@ class Ledger:
         self.care_above = self.busy_limit if is_awake else 0
         self.defer_limit = DEFERRED if is_awake else 0
 
-    def expand(self, wait: bool = True, most: Optional[int] = None) -> None:
-        """
-        Does what is deferred, in order; at most so many calls. With wait=False gives up when another thread is at it.
-        Calls must not raise. Without `most` the interpreter is let go of now and then.
-        """
-        if not self.deferred or not self._expanding.acquire(wait):
-            return
-        try:
-            pop = self.deferred.popleft
-            count = len(self.deferred)
-            for done in range(1, (count if most is None else min(count, most)) + 1):
-                call, args = pop()
-                call(*args)
-                if most is None and done % YIELD_AFTER == 0:
+    def expand(self) -> None:
+        """Does what is deferred, in order. Calls must not raise. The interpreter is let go of now and then."""
+        with self._expanding:
+            for done in range(1, len(self.deferred) + 1):
+                if not self._do_next():
+                    return
+                if done % YIELD_AFTER == 0:
                     time.sleep(0)
-        finally:
-            self._expanding.release()
+
+    def relieve(self) -> None:
+        """Does the oldest of too much that is deferred; beside a thread that expands, which may wait for its turn."""
+        for _ in range(CARE_DEFERRED):
+            self._do_next()
+
+    def _do_next(self) -> bool:
+        try:
+            call, args = self.deferred.popleft()
+        except IndexError:  # another thread was faster
+            return False
+        call(*args)
+        return True
 
     def absorb(self, wait: bool = True) -> None:
         """
         Numbers what is pending, and with wait=True what is deferred. With wait=False gives up when another thread is at
         it (or a signal handler is).
         """
-        if wait:
+        if wait and self.deferred:
             self.expand()
         if not self._lock.acquire(wait):
             return

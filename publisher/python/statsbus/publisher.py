@@ -16,7 +16,7 @@ import msgspec
 
 from . import wire
 from .encoding import Encoder, observations_of, salvage
-from .ledger import CARE_DEFERRED, DEFERRED, OVERSIZED, Keys, Ledger
+from .ledger import DEFERRED, OVERSIZED, Keys, Ledger
 from .link import Link, Settings
 from .wire import Family, Source
 
@@ -227,7 +227,7 @@ class Publisher:
             else:
                 link.wake()
         if len(ledger.deferred) > DEFERRED:
-            ledger.expand(wait=False, most=CARE_DEFERRED)
+            ledger.relieve()
         if ledger.pending_bytes > ledger.busy_limit:
             ledger.absorb(wait=False)
             if self._link is None:
@@ -436,7 +436,7 @@ class Publisher:
 def _finite(time: float) -> float:
     """As a float, which the wire asks for: an agent refuses a whole message for one record without a time."""
     time = float(time)
-    if not math.isfinite(time):
+    if not -math.inf < time < math.inf:
         raise ValueError(f"a record cannot have the time {time}")
     return time
 

@@ -79,6 +79,15 @@ static const struct family_case cases[] = {
      "{scheduler_stats: {kv_connector_stats: {put: [{duration_seconds: 0.2, status: ok}, {duration_seconds: 9, status: "
      "ok}]}}}",
      "operation=\"put\",status=\"ok\" 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 1 9.2"},
+    {"vllm:mooncake_store_operation_keys_total", "{kv_transfer: {kv_connector: MooncakeStoreConnector}}",
+     "{scheduler_stats: {kv_connector_stats: {put: [{num_keys: 4, status: ok}, {num_keys: 3, status: ok}]}}}",
+     "operation=\"put\",status=\"ok\" 7"},
+    {"vllm:mooncake_store_operation_bytes_total", "{kv_transfer: {kv_connector: MooncakeStoreConnector}}",
+     "{scheduler_stats: {kv_connector_stats: {put: [{num_bytes: 4096, status: ok}]}}}",
+     "operation=\"put\",status=\"ok\" 4096"},
+    {"vllm:mooncake_store_operation_failed_keys_total", "{kv_transfer: {kv_connector: MooncakeStoreConnector}}",
+     "{scheduler_stats: {kv_connector_stats: {get: [{num_failed_keys: 2, status: error}]}}}",
+     "operation=\"get\",status=\"error\" 2"},
     {"vllm:kv_block_reuse_gap_seconds", "{observability: {kv_cache_metrics: true}}",
      "{scheduler_stats: {kv_cache_eviction_events: [{lifetime_seconds: 3, idle_seconds: 1, reuse_gaps_seconds: [0.001, "
      "2000]}]}}",
@@ -155,11 +164,32 @@ static void an_old_release_loses_only_what_it_lacks(void **state)
     rig_release(&rig);
 }
 
+/* NIXL behind a MultiConnector: the publisher flattens it, under names that the catalog has for NIXL alone. */
+static void a_family_that_is_off_is_there_for_an_engine_that_describes_it(void **state)
+{
+    (void) state;
+    struct rig rig;
+    rig_init(&rig, NULL,
+             ", config: {kv_transfer: {kv_connector: MultiConnector}}, families: "
+             "[{name: \"vllm:nixl_num_kv_expired_reqs_total\", type: counter, help: h, labels: []}, "
+             "{name: \"vllm:nixl_xfer_time_seconds\", type: histogram, buckets: [1, 2], labels: []}]");
+    assert_string_equal(rig_show(&rig, rig.engine, "vllm:nixl_num_kv_expired_reqs_total"), "0");
+    rig_apply_as(
+        &rig, AGENT_RECORD_OBS,
+        "[[\"vllm:nixl_num_kv_expired_reqs_total\", null, 3], [\"vllm:nixl_xfer_time_seconds\", null, [1.5, 4]]]",
+        AGENT_APPLY_ALL);
+    assert_string_equal(rig_show(&rig, rig.engine, "vllm:nixl_num_kv_expired_reqs_total"), "3");
+    assert_string_equal(rig_show(&rig, rig.engine, "vllm:nixl_xfer_time_seconds"), "0 1 1 5.5");
+    assert_int_equal(rig.counters.families_refused, 0);
+    rig_release(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_family_is_fed_as_the_engine_feeds_it),
         cmocka_unit_test(an_old_release_loses_only_what_it_lacks),
+        cmocka_unit_test(a_family_that_is_off_is_there_for_an_engine_that_describes_it),
     };
     return cmocka_run_group_tests_name("vllm_families", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -12,7 +13,7 @@ from ..publisher import Publisher
 from .configuration import engine_info
 from .connectors import Connectors
 from .identity import identity
-from .records import VllmRecorder, description, fields_of, model_name
+from .records import VllmRecorder, description, fields_of, iteration_content, model_name
 
 CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
 CONNECTORS = ("kv_transfer_config", "ec_transfer_config")  # parts of the configuration, set where there are any
@@ -48,8 +49,10 @@ class Engine:
         for index, observations in first.items():
             if observations:
                 self.publisher.observe(self._source_of[index], observations)
+        self._adding = threading.Lock()
         self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
-        self._later, self._clock = self.publisher.later, time.monotonic
+        self._is_simple = not (self._connectors.fields or self._recorder.has_adapters)
+        self._step, self._later, self._clock = self.publisher.step, self.publisher.later, time.monotonic
         weakref.finalize(self, self.publisher.close, timeout_s=CLOSE_S).atexit = False  # the publisher does that itself
 
     @classmethod
@@ -112,15 +115,16 @@ class Engine:
 
     def _record(self, index: int, scheduler: Any, iteration: Any, mm_cache: Any, at: float) -> None:
         try:
-            source = self._source_of.get(index)
-            if source is None:
+            if index not in self._source_of:
                 self._add((index,))
-                source = self._source_of[index]
+            source = self._source_of[index]
+            if self._is_simple:
+                self._step(source, scheduler, iteration_content(iteration), mm_cache, time=at)
+                return
             observed = None
-            if self._connectors.fields and scheduler is not None:
+            if scheduler is not None:
                 scheduler, observed = self._read_connectors(index, fields_of(scheduler))
-            wall = time.time() if self._recorder.has_adapters else 0.0
-            self._recorder.record(source, scheduler, iteration, mm_cache, time=at, wall=wall)
+            self._recorder.record(source, scheduler, iteration, mm_cache, time=at, wall=time.time())
             if observed:
                 self.publisher.observe(source, observed, time=at)
         except Exception as error:
@@ -146,14 +150,15 @@ class Engine:
             self.publisher.fault(error)
 
     def _add(self, engine_indexes: Sequence[int]) -> None:
-        for index in engine_indexes:
-            if index in self._source_of:
-                continue
-            first = self._connectors.add(index)
-            self.publisher.update(families=self._connectors.families.values())
-            self._source_of[index] = source = self.publisher.add_source(self._source(index))
-            if first:
-                self.publisher.observe(source, first)
+        with self._adding:
+            for index in engine_indexes:
+                if index in self._source_of:
+                    continue
+                first = self._connectors.add(index)
+                self.publisher.update(families=self._connectors.families.values())
+                self._source_of[index] = source = self.publisher.add_source(self._source(index))
+                if first:
+                    self.publisher.observe(source, first)
         self._ranks = max(self._ranks, self._data_parallel_size())
 
     def _source(self, index: int) -> Dict[str, Any]:

@@ -47,11 +47,11 @@ def admission_event(reason: Any) -> Dict[str, Dict[str, Any]]:
 
 def fields_of(stats: Any) -> Mapping[str, Any]:
     """The fields of a stats object, of whatever kind of class; a map (of a recording) has them already."""
-    if isinstance(stats, Mapping):
-        return stats
-    fields = getattr(stats, "__dict__", None)
-    if fields is not None:
-        return cast(Mapping[str, Any], fields)
+    try:
+        return cast(Mapping[str, Any], stats.__dict__)
+    except AttributeError:
+        if isinstance(stats, Mapping):
+            return stats
     kind = type(stats)
     names: Iterable[str] = getattr(kind, "__struct_fields__", getattr(kind, "__slots__", ()))
     return {name: getattr(stats, name) for name in names if hasattr(stats, name)}
@@ -63,21 +63,22 @@ def iteration_content(stats: Any) -> Any:
         return None
     fields = fields_of(stats)
     finished = fields.get("finished_requests")
-    if not finished or isinstance(finished[0], Mapping):
+    if not finished or type(finished[0]) is dict:
         return fields
     return {**fields, "finished_requests": [_finished(request) for request in finished]}
 
 
 def _finished(request: Any) -> Any:
     """Encoding would make a number of the reason, which is an enumeration of integers."""
-    fields = fields_of(request)
-    return {**fields, "finish_reason": _text(fields.get("finish_reason"))}
+    fields = dict(fields_of(request))
+    reason = fields.get("finish_reason")
+    if reason is not None:
+        fields["finish_reason"] = _text(reason)
+    return fields
 
 
-def _text(value: Any) -> Optional[str]:
+def _text(value: Any) -> str:
     """An enumeration's text: the value of a text enumeration, else what it prints as (FinishReason: `stop`)."""
-    if value is None:
-        return None
     return str(value.value) if isinstance(value, enum.Enum) and isinstance(value, str) else str(value)
 
 
@@ -88,13 +89,10 @@ class VllmRecorder:
         self._publisher = publisher
         lora = engine_info.get("lora")
         self._max_loras = str(lora.get("max_loras")) if isinstance(lora, Mapping) else None
+        self.has_adapters = self._max_loras is not None
         self._adapters_seen: Dict[int, Tuple[Tuple[str, str], float]] = {}  # by source: adapters, when last published
         # The engine is awake when it starts and says nothing; its own logger prints that state from the start.
         self.sleep(0, 0, time=time)
-
-    @property
-    def has_adapters(self) -> bool:
-        return self._max_loras is not None
 
     def record(
         self,
@@ -108,10 +106,12 @@ class VllmRecorder:
     ) -> None:
         """One step. `wall` is the time of day, which is what the LoRA family shows."""
         self._publisher.step(source, scheduler_stats, iteration_content(iteration_stats), mm_cache_stats, time=time)
-        if self._max_loras is not None:
-            self._note_adapters(source, scheduler_stats, iteration_stats, time, wall)
+        if self.has_adapters:
+            self.note_adapters(source, scheduler_stats, iteration_stats, time, wall)
 
-    def _note_adapters(self, source: int, scheduler: Any, iteration: Any, time: Optional[float], wall: float) -> None:
+    def note_adapters(
+        self, source: int, scheduler: Any, iteration: Any, time: Optional[float], wall: float
+    ) -> None:
         """Which adapters run and wait, as one observation; while they stay the same, once a second."""
         for stats in (scheduler, iteration):  # vLLM moved them from the one to the other
             fields = {} if stats is None else fields_of(stats)
