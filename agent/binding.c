@@ -324,6 +324,7 @@ static void set_info(struct agent_binding *self, const struct plan_family *famil
     if (!hello->info.len || !sb_mp_array(&at, &n) || input == AGENT_NONE)
         return;
     const uint64_t generation = ++self->to->inputs[input].generation;
+    self->to->inputs[input].is_lasting = true;
     self->to->is_gauge_changed = true;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t index = source_index;

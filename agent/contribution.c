@@ -86,6 +86,14 @@ uint32_t agent_contribution_check_times(struct agent_contribution *to, uint32_t 
     return n;
 }
 
+void agent_contribution_drop_gauges(struct agent_contribution *self)
+{
+    for (uint32_t i = 0; i < self->n_inputs; i++)
+        if (!self->inputs[i].is_lasting)
+            self->inputs[i].generation++;
+    self->is_gauge_changed = true;
+}
+
 static bool is_present(const struct agent_contribution *self, const struct agent_gauge *gauge)
 {
     return gauge->generation && gauge->generation == self->inputs[gauge->input].generation;

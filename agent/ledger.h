@@ -61,6 +61,7 @@ struct agent_gauge {
 struct agent_input {
     uint64_t generation; /* rises with each snapshot; 0: nothing yet */
     uint32_t key;        /* root index, or AGENT_INPUTS_MAX + family index */
+    bool is_lasting;     /* said by hellos: outlives the end of its source */
     double time;         /* of the latest, by its host's monotonic clock, seconds */
     uint32_t host;       /* whose clock (see struct agent_moment) */
     uint32_t publisher;  /* whose record */
@@ -171,6 +172,8 @@ uint32_t agent_contribution_input(struct agent_contribution *to, uint32_t key) S
 /* True when a snapshot of this moment is not older than what the input holds: then its samples so far are gone, and
  * the caller sets those of the new one. */
 bool agent_input_begin(struct agent_contribution *to, uint32_t input, const struct agent_moment *when);
+/* The source has ended: should it come back, it starts without the gauges that it had, but for lasting ones. */
+void agent_contribution_drop_gauges(struct agent_contribution *self);
 
 /*
  * The publisher's clock shows `time` now. A snapshot of its own that lies far ahead of that can't be: it would outlast

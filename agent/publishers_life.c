@@ -27,6 +27,7 @@ static void silence(struct agent_contribution *contribution)
 
 static void end(struct agent_publishers *self, struct agent_contribution *contribution, int64_t now_ms)
 {
+    agent_contribution_drop_gauges(contribution);
     if (contribution->is_live)
         silence(contribution);
     contribution->is_ended = true;

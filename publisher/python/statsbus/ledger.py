@@ -218,6 +218,13 @@ class Ledger:
         elif known is None or known[0] < entry[0]:
             self._latest[key] = entry
 
+    def drop_latest(self, source: int) -> None:
+        """A source has ended: what its gauges were is nothing to tell of later."""
+        self.absorb()
+        with self._lock:
+            for key in [key for key in self._latest if (key[1] if isinstance(key, tuple) else key) == source]:
+                del self._latest[key]
+
     def latest(self) -> List[Tuple[int, bytes]]:
         """(number, record) of every gauge input, by number, each record once."""
         with self._lock:

@@ -273,6 +273,7 @@ class Publisher:
     def end(self, source: int) -> None:
         """The source ended in order: its gauges leave at once."""
         with self._describing:
+            self._ledger.drop_latest(source)
             self._set_ended(self._ended | {source})
 
     def resume(self, source: int) -> None:

@@ -334,6 +334,17 @@ def test_a_source_that_ends_says_so_at_once_and_may_come_back(agent, publish):
     assert agent.of("beat")[-1].payload["live"] == [0, 1] and "ended" not in agent.of("beat")[-1].payload
 
 
+def test_a_hello_tells_no_gauges_of_a_source_that_ended(agent, publish):
+    publisher = publish([{"replica": "0"}, {"replica": "1"}])
+    for source in (0, 1):
+        publisher.step(source, {"num_running_reqs": 1}, None)
+        publisher.observe(source, [("z", None, 1)])
+    publisher.end(1)
+    publisher.update(config={"a": 1})
+    agent.until(lambda: any(m.payload["config"] for m in agent.of("hello")))
+    assert [(latest[1], latest[2]) for latest in agent.of("hello")[-1].payload["latest"]] == [("step", 0), ("obs", 0)]
+
+
 def test_sources_that_end_early_and_often_do_not_delay_the_beat(agent, publish):
     publisher = publish([{"replica": str(i)} for i in range(20)], beat_s=0.2)
     agent.until(lambda: agent.of("hello"))

@@ -194,6 +194,22 @@ static void a_final_beat_ends_a_source_at_once(void **state)
     assert_true(bus_contribution(bus, "i-1")->is_ended);
 }
 
+static void a_source_that_ended_and_is_back_starts_without_the_gauges_of_before(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    step(bus, 'a', 1, 2.0, 10);
+    bus_wait(bus, 1100);
+    bus_beat(bus, 'a', 2, "", "0");
+    bus_beat(bus, 'a', 2, "0", "");
+    bus_wait(bus, 1100);
+    assert_true(bus_contribution(bus, "i-1")->is_live);
+    assert_true(bus_shown(bus, "i-1", "running") == -1);
+    step(bus, 'a', 2, 3.0, 4);
+    bus_wait(bus, 1100);
+    assert_true(bus_shown(bus, "i-1", "running") == 4);
+}
+
 /* Case 7. */
 static void a_late_record_is_counted_and_wakes_nobody_and_a_new_life_goes_on(void **state)
 {
@@ -273,6 +289,7 @@ int main(void)
         TEST(a_hello_wakes_no_source_that_has_ended),
         TEST(what_was_released_is_bound_again_when_it_comes_back),
         TEST(a_final_beat_ends_a_source_at_once),
+        TEST(a_source_that_ended_and_is_back_starts_without_the_gauges_of_before),
         TEST(a_late_record_is_counted_and_wakes_nobody_and_a_new_life_goes_on),
         TEST(a_final_beat_ends_nothing_that_another_server_still_serves),
         TEST(an_engine_that_was_killed_ends_when_its_successor_lives),

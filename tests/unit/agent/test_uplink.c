@@ -395,7 +395,7 @@ static void a_source_that_comes_back_lives_again(void **state)
     bus_beat(&self->bus, 'b', 1, "0", "");
     bus_wait(&self->bus, 1100);
     assert_int_equal(pump(self, 20), AGENT_UPLINK_FINE);
-    assert_string_equal(said(self), "FRAME 3 g11 c0 live gauges 1 cells 0; FRAME 4 g11 c1 live gauges 0 cells 0");
+    assert_string_equal(said(self), "FRAME 3 g11 c0 live gauges 0 cells 0; FRAME 4 g11 c1 live gauges 0 cells 0");
 }
 
 static void many_definitions_go_in_pieces(void **state)
