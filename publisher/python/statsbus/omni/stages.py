@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..encoding import Observation
+from ..vllm.records import iteration_content
 from .recorder import Place, Recorder, Sites, at_least_zero, field, place_of, seconds, site
 
 # Times of a diffusion engine in milliseconds; the families that they feed, of those that have one.
@@ -25,8 +27,9 @@ SCHEDULER_WAITING = "scheduler_num_waiting_reqs"  # rides on a diffusion engine'
 
 
 class Stages(Sites):
-    def __init__(self, recorder: Optional[Recorder]) -> None:
+    def __init__(self, recorder: Optional[Recorder], *, tells_waiting: bool = True) -> None:
         super().__init__(recorder)
+        self._tells_waiting = tells_waiting  # of steps: an orchestrator that sums by itself would count twice
         self._waiting: Dict[Place, int] = {}
         self._summing = threading.Lock()
 
@@ -118,11 +121,19 @@ class Stages(Sites):
         self, stage: Any, replica: Any, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None
     ) -> None:
         """A step of an autoregressive stage's engine, as vLLM gives it to its stat loggers."""
-        source = self._to.source(stage, replica)
-        self._to.publisher.step(source, scheduler_stats, iteration_stats, mm_cache_stats)
-        waiting = None if scheduler_stats is None else field(scheduler_stats, "num_waiting_reqs")
+        source, publisher = self._to.source(stage, replica), self._to.publisher
+        publisher.later(self._step, source, scheduler_stats, iteration_stats, mm_cache_stats, time.monotonic())
+        if not self._tells_waiting or scheduler_stats is None:
+            return
+        waiting = field(scheduler_stats, "num_waiting_reqs")
         if waiting is not None:
             self.waiting(stage, replica, waiting)
+
+    @site
+    def _step(self, source: int, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any, at: float) -> None:
+        """On the publisher's thread: vLLM makes new stats for each step and changes none later."""
+        content = iteration_content(iteration_stats)
+        self._to.publisher.step(source, scheduler_stats, content, mm_cache_stats, time=at)
 
     @site
     def replica_removed(self, stage: Any, replica: Any) -> None:
