@@ -86,12 +86,14 @@ static void commit(struct agent *self, int64_t now_ms)
 static void feed_hubs(struct agent *self, int64_t now_ms)
 {
     const struct agent_uplink_release release = release_of(self);
-    for (size_t i = 0; i < self->n_hubs && !self->is_rolled_back; i++)
-        if (agent_hublink_tick(&self->hubs[i], &release, now_ms) == AGENT_UPLINK_ROLLED_BACK)
-            agent_start_lineage(self);
-    for (size_t i = 0; i < self->n_hubs && self->is_rolled_back; i++)
+    for (size_t i = 0; i < self->n_hubs && !self->is_lineage_new; i++) {
+        const enum agent_uplink_event event = agent_hublink_tick(&self->hubs[i], &release, now_ms);
+        if (event == AGENT_UPLINK_ROLLED_BACK || event == AGENT_UPLINK_CLOSED)
+            agent_start_lineage(self, event == AGENT_UPLINK_CLOSED);
+    }
+    for (size_t i = 0; i < self->n_hubs && self->is_lineage_new; i++)
         agent_hublink_restart(&self->hubs[i], now_ms);
-    self->is_rolled_back = false;
+    self->is_lineage_new = false;
 }
 
 static void retire(struct agent *self, int64_t now_ms)

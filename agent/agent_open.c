@@ -24,19 +24,21 @@ void agent_draw(void *out, size_t n)
     }
 }
 
-void agent_start_lineage(struct agent *self)
+void agent_start_lineage(struct agent *self, bool is_closed)
 {
     uint8_t fresh[AGENT_LINEAGE_LEN];
     agent_draw(fresh, sizeof fresh);
-    sb_log(SB_LOG_ERROR, "the state is older than what others know: a new lineage starts", "generation=%llu",
-           (unsigned long long) self->commit.state.generation);
-    agent_commit_new_lineage(&self->commit, fresh);
-    self->is_rolled_back = true;
+    sb_log(is_closed ? SB_LOG_WARN : SB_LOG_ERROR,
+           is_closed ? "a hub had not heard of this agent for long: a new lineage starts with what no hub has"
+                     : "the state is older than what others know: a new lineage starts",
+           "generation=%llu", (unsigned long long) self->commit.state.generation);
+    agent_commit_new_lineage(&self->commit, fresh, is_closed);
+    self->is_lineage_new = true;
 }
 
 static void on_rolled_back(void *arg)
 {
-    agent_start_lineage(arg);
+    agent_start_lineage(arg, false);
 }
 
 static void send_to_publisher(void *arg, const char *publisher_id, const void *bytes, size_t n)

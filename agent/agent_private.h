@@ -33,7 +33,7 @@ struct agent {
 
     bool is_busy;          /* the sockets are readers of the loop, not only of the tick */
     uint32_t n_since_tick; /* messages */
-    bool is_rolled_back;   /* a new lineage began: the hubs' sessions must start anew */
+    bool is_lineage_new;   /* the hubs' sessions must start anew */
     int64_t ticked_ms, throttled_ms, swept_ms, retired_ms, failure_logged_ms;
     int64_t stopping_ms; /* since when; 0: not stopping */
 };
@@ -43,8 +43,8 @@ enum sb_rc agent_open_state(struct agent *self, struct sb_err *err) SB_CHECK;
 enum sb_rc agent_open_hubs(struct agent *self, struct sb_err *err) SB_CHECK;
 /* Random bytes from the kernel. */
 void agent_draw(void *out, size_t n);
-/* A new lineage, since the state was rolled back. */
-void agent_start_lineage(struct agent *self);
+/* A new lineage, since the state was rolled back; or since a hub has closed the old one. */
+void agent_start_lineage(struct agent *self, bool is_closed);
 
 /* agent_http.c */
 enum { AGENT_ROUTES = 4 };

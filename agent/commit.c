@@ -99,19 +99,20 @@ bool agent_commit_is_settled(const struct agent_commit *self)
     return self->is_released && !is_changed(self);
 }
 
-void agent_commit_new_lineage(struct agent_commit *self, const uint8_t fresh[AGENT_LINEAGE_LEN])
+void agent_commit_new_lineage(struct agent_commit *self, const uint8_t fresh[AGENT_LINEAGE_LEN], bool is_closed)
 {
     uint8_t old[AGENT_LINEAGE_LEN];
     memcpy(old, self->state.lineage, sizeof old);
     memcpy(self->state.lineage, fresh, AGENT_LINEAGE_LEN);
-    for (uint32_t i = 0; i < agent_ledger_n_contributions(self->cfg.ledger); i++) {
-        struct agent_contribution *contribution = agent_ledger_contribution_at(self->cfg.ledger, i);
-        for (uint32_t cell = 0; contribution && cell < contribution->n_cells; cell++)
-            contribution->live[cell] = contribution->staged[cell] = 0;
+    if (is_closed) {
+        agent_ledger_keep_untold(self->cfg.ledger);
+        self->cfg.counters->lineages_closed++;
+    } else {
+        agent_ledger_clear(self->cfg.ledger);
+        self->cfg.counters->state_losses++;
     }
     self->is_waiting = false;
     self->is_released = false;
     self->is_wanted = true;
-    self->cfg.counters->state_losses++;
     agent_publishers_new_lineage(self->cfg.publishers, old);
 }

@@ -61,9 +61,10 @@ void agent_commit_hurry(struct agent_commit *self);
 bool agent_commit_is_settled(const struct agent_commit *self);
 
 /*
- * The state turned out to be older than what publishers or hubs know: a new lineage starts. Everything counted so far
- * is in the hubs under the old one, so all rows start from zero; the ranges stay as they are.
+ * A new lineage starts; the ranges stay as they are. Since the state turned out to be older than what publishers or
+ * hubs know: what was counted is in the hubs under the old one, so all rows start from zero. Or since a hub has closed
+ * the old one: rows start with what no hub can have yet.
  */
-void agent_commit_new_lineage(struct agent_commit *self, const uint8_t fresh[AGENT_LINEAGE_LEN]);
+void agent_commit_new_lineage(struct agent_commit *self, const uint8_t fresh[AGENT_LINEAGE_LEN], bool is_closed);
 
 #endif

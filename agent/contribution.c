@@ -3,11 +3,12 @@
 
 #include "agent/ledger_private.h"
 
-/* Both rows get `need` cells, the new ones 0. */
+/* All rows get `need` cells, the new ones 0. */
 static bool grow_rows(struct agent_contribution *to, uint32_t need)
 {
-    uint32_t cap = to->cap_cells;
-    if (!sb_grow(&to->live, &cap, need, sizeof *to->live) ||
+    uint32_t cap_live = to->cap_cells, cap_told = to->cap_cells;
+    if (!sb_grow(&to->live, &cap_live, need, sizeof *to->live) ||
+        !sb_grow(&to->told, &cap_told, need, sizeof *to->told) ||
         !sb_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
         return false;
     if (need > to->n_cells)

@@ -193,7 +193,7 @@ enum agent_uplink_event agent_hublink_tick(struct agent_hublink *self, const str
             now_ms);
         return AGENT_UPLINK_FINE;
     }
-    if (event == AGENT_UPLINK_ROLLED_BACK)
+    if (event == AGENT_UPLINK_ROLLED_BACK || event == AGENT_UPLINK_CLOSED)
         agent_hublink_restart(self, now_ms);
     return event;
 }

@@ -37,7 +37,8 @@ enum sb_rc agent_hublink_init(struct agent_hublink *self, const struct agent_upl
                               uint64_t seed, int64_t now_ms, struct sb_err *err) SB_CHECK;
 void agent_hublink_destroy(struct agent_hublink *self);
 
-/* Connects, receives, sends. AGENT_UPLINK_ROLLED_BACK: a new lineage is due; the session is over then. */
+/* Connects, receives, sends. AGENT_UPLINK_ROLLED_BACK, AGENT_UPLINK_CLOSED: a new lineage is due; the
+ * session is over then. */
 enum agent_uplink_event agent_hublink_tick(struct agent_hublink *self, const struct agent_uplink_release *release,
                                            int64_t now_ms);
 

@@ -23,6 +23,7 @@ static void free_contribution(struct agent_ledger *self, struct agent_contributi
     sb_labelsets_drop(self->labelsets, &contribution->identity);
     free(contribution->live);
     free(contribution->staged);
+    free(contribution->told);
     free(contribution->series);
     free(contribution->has);
     free(contribution->gauges);
@@ -332,6 +333,27 @@ void agent_ledger_forget(struct agent_ledger *self, uint32_t index)
     self->contributions[index] = NULL;
     while (self->n_contributions && !self->contributions[self->n_contributions - 1])
         self->n_contributions--;
+}
+
+void agent_ledger_keep_untold(struct agent_ledger *self)
+{
+    for (uint32_t i = 0; i < self->n_contributions; i++) {
+        struct agent_contribution *each = self->contributions[i];
+        for (uint32_t cell = 0; each && cell < each->n_cells; cell++) {
+            each->live[cell] -= each->told[cell];
+            each->staged[cell] -= each->told[cell]; /* only what is staged was told */
+            each->told[cell] = 0;
+        }
+    }
+}
+
+void agent_ledger_clear(struct agent_ledger *self)
+{
+    for (uint32_t i = 0; i < self->n_contributions; i++) {
+        struct agent_contribution *each = self->contributions[i];
+        for (uint32_t cell = 0; each && cell < each->n_cells; cell++)
+            each->live[cell] = each->staged[cell] = each->told[cell] = 0;
+    }
 }
 
 void agent_ledger_stage(struct agent_ledger *self)

@@ -19,7 +19,7 @@
 enum {
     AGENT_SERIES_OF_SOURCE_MAX = 10000, /* more are folded into one labelled _overflow */
     /* Of all series of this agent. Rows reach up to the highest cell that they use, so this bounds what one source can
-     * make another's row cost: 2 MiB, held twice here and once a hub. */
+     * make another's row cost: 2 MiB, held three times here and once a hub. */
     AGENT_CELLS_MAX = 1 << 18,
     AGENT_OVERFLOW_CELLS = 1 << 15, /* of them, kept free for series labelled _overflow */
     AGENT_FAMILIES_MAX = 4096,
@@ -87,6 +87,7 @@ struct agent_contribution {
 
     double *live;   /* a cell each, up to n_cells */
     double *staged; /* the same as of the last agent_ledger_stage */
+    double *told;   /* the most of it that any hub may have: what was loaded, and what was sent since */
     uint32_t n_cells, cap_cells;
     uint32_t n_series, n_staged_series; /* how many the live and the staged row hold */
     uint32_t *series;                   /* those it has, in the order in which they came */
@@ -195,6 +196,11 @@ uint32_t agent_ledger_n_series(const struct agent_ledger *self);
 const struct agent_series *agent_ledger_series_at(const struct agent_ledger *self, uint32_t index);
 uint32_t agent_ledger_n_contributions(const struct agent_ledger *self);
 struct agent_contribution *agent_ledger_contribution_at(const struct agent_ledger *self, uint32_t index);
+
+/* Takes what hubs have been told, or may have been, from what was counted: a new lineage starts with the rest. */
+void agent_ledger_keep_untold(struct agent_ledger *self);
+/* A new lineage starts from zero. */
+void agent_ledger_clear(struct agent_ledger *self);
 
 /* Frees a contribution and its place in the table. Bindings to it must be gone. */
 void agent_ledger_forget(struct agent_ledger *self, uint32_t index);

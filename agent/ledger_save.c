@@ -154,6 +154,7 @@ static bool load_row(struct agent_ledger *self, struct agent_contribution *to, s
             !agent_contribution_add_series(to, &self->series[index], index))
             return false;
         memcpy(to->live + self->series[index].first, cells.at, cells.len);
+        memcpy(to->told + self->series[index].first, cells.at, cells.len);
     }
     return true;
 }

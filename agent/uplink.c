@@ -82,9 +82,16 @@ static enum agent_uplink_event take_welcome(struct agent_uplink *self, struct sb
 {
     uint64_t version, highest;
     struct sb_slice hub;
+    bool is_closed = false;
     if (self->phase != AGENT_UPLINK_GREETING || n < 4 || !sb_mp_uint(at, &version) || !sb_mp_bin(at, &hub) ||
         !sb_mp_uint(at, &highest))
         return bad_message(self);
+    if (n > 4 && !sb_mp_bool(at, &is_closed)) /* an older hub doesn't say */
+        return bad_message(self);
+    if (is_closed) {
+        sb_fail(&self->err, SB_INVAL, "the hub has not heard of this agent for long, and closed its lineage");
+        return AGENT_UPLINK_CLOSED;
+    }
     if (highest > self->top_generation) {
         sb_fail(&self->err, SB_INVAL, "the hub knows generation %llu of this lineage, the state is at %llu",
                 (unsigned long long) highest, (unsigned long long) self->top_generation);
@@ -177,7 +184,7 @@ static bool send_frames(struct agent_uplink *self, const struct agent_uplink_rel
         const uint32_t index = self->cursor;
         self->cursor = self->cursor + 1 < self->n_rows ? self->cursor + 1 : 0;
         struct agent_uplink_row *row = &self->rows[index];
-        const struct agent_contribution *contribution = agent_ledger_contribution_at(self->cfg.ledger, index);
+        struct agent_contribution *contribution = agent_ledger_contribution_at(self->cfg.ledger, index);
         if (!contribution || row->epoch != contribution->epoch || row->under_way != 0)
             continue;
         bool is_needed;

@@ -111,6 +111,7 @@ enum agent_uplink_event {
     AGENT_UPLINK_FINE,
     AGENT_UPLINK_OVER,        /* err says why: start anew after a while */
     AGENT_UPLINK_ROLLED_BACK, /* the hub knows of later commits: a new lineage is due, then a new session */
+    AGENT_UPLINK_CLOSED,      /* the hub made final what it has of this lineage: the same, with what no hub has */
 };
 
 /* Takes one message of the hub. */
@@ -132,10 +133,10 @@ void agent_uplink_forget(struct agent_uplink *self, const struct agent_contribut
 bool agent_uplink_render_hello(struct agent_uplink *self);
 /* The next piece of what is not defined yet; *has_piece false: there is none. */
 bool agent_uplink_render_define(struct agent_uplink *self, bool *has_piece);
-/* *is_needed false: nothing of it has changed. */
+/* *is_needed false: nothing of it has changed. Notes in the contribution what is told. */
 bool agent_uplink_render_frame(struct agent_uplink *self, struct agent_uplink_row *row,
-                               const struct agent_contribution *contribution,
-                               const struct agent_uplink_release *release, int64_t now_ms, bool *is_needed);
+                               struct agent_contribution *contribution, const struct agent_uplink_release *release,
+                               int64_t now_ms, bool *is_needed);
 bool agent_uplink_render_ids(struct agent_uplink *self, const char *type, const uint32_t *ids, uint32_t n);
 
 #endif

@@ -159,7 +159,7 @@ static bool grow_cells(struct agent_uplink *self, struct agent_uplink_row *row, 
 
 /* The staged cells that differ from what was sent, and all of new series: zero is a value. */
 static bool collect_cells(struct agent_uplink *self, struct agent_uplink_row *row,
-                          const struct agent_contribution *contribution)
+                          struct agent_contribution *contribution)
 {
     if (!grow_cells(self, row, contribution->n_cells))
         return false;
@@ -173,6 +173,7 @@ static bool collect_cells(struct agent_uplink *self, struct agent_uplink_row *ro
             if (!is_new && value == row->sent[cell])
                 continue;
             row->sent[cell] = value;
+            contribution->told[cell] = value;
             self->cell_ids[self->n_cells] = cell;
             self->cell_values[self->n_cells++] = value;
         }
@@ -196,8 +197,8 @@ static void put_age(struct sb_buf *out, int64_t shown_ms, int64_t now_ms)
 }
 
 bool agent_uplink_render_frame(struct agent_uplink *self, struct agent_uplink_row *row,
-                               const struct agent_contribution *contribution,
-                               const struct agent_uplink_release *release, int64_t now_ms, bool *is_needed)
+                               struct agent_contribution *contribution, const struct agent_uplink_release *release,
+                               int64_t now_ms, bool *is_needed)
 {
     self->n_cells = 0;
     *is_needed = are_gauges_due(row, contribution);

@@ -88,13 +88,14 @@ enum hub_refusal hub_session_take(struct hub_session *self, const uint8_t hub_id
     return dispatch(self, type, &at, n_elements - 1, now_ms);
 }
 
-static void pack_welcome(struct sb_buf *answer, const uint8_t hub_id[HUB_ID_BYTES], uint64_t generation)
+static void pack_welcome(struct sb_buf *answer, const uint8_t hub_id[HUB_ID_BYTES], uint64_t generation, bool is_closed)
 {
-    sb_mp_put_array(answer, 4);
+    sb_mp_put_array(answer, 5);
     sb_mp_put_str(answer, "WELCOME");
     sb_mp_put_uint(answer, HUB_WIRE_VERSION);
     sb_mp_put_bin(answer, hub_id, HUB_ID_BYTES);
     sb_mp_put_uint(answer, generation);
+    sb_mp_put_bool(answer, is_closed);
 }
 
 static enum hub_refusal on_hello(struct hub_session *self, struct sb_mp *at, uint32_t n, int64_t now_ms,
@@ -122,10 +123,13 @@ static enum hub_refusal on_hello(struct hub_session *self, struct sb_mp *at, uin
     hub_lineage_begin_session(self->lineage, self->serial, now_ms);
     counters->sessions++;
     counters->skipped_elements += n - ELEMENTS;
-    /* One whose counts are retired is told a generation above its own, upon which an agent starts a new lineage. */
-    uint64_t highest = self->lineage->generation > generation ? self->lineage->generation : generation;
+    /* One whose counts are retired is told a generation above its own, upon which an agent starts a new lineage. If its
+     * state was rolled back as well, that is what it has to know. */
+    bool is_ahead = self->lineage->generation > generation;
+    uint64_t highest = is_ahead ? self->lineage->generation : generation;
     bool is_closed = self->lineage->is_closed;
-    pack_welcome(answer, hub_id, is_closed && highest < UINT64_MAX ? highest + 1 : self->lineage->generation);
+    pack_welcome(answer, hub_id, is_closed && highest < UINT64_MAX ? highest + 1 : self->lineage->generation,
+                 is_closed && !is_ahead);
     return HUB_OK;
 }
 

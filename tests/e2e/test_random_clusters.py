@@ -66,10 +66,10 @@ class Watcher(threading.Thread):
             if key in row:
                 self.faults.append(f"{view.name}: {key} is there twice")
             row[key] = value
-        for labels, row in rows.items():
-            before = self.rows[view.name].get(labels)
+        for which, row in rows.items():
+            before = self.rows[view.name].get(which)
             if not before or not (view.keep or end < before.lived + LINGER_S - EARLY):
-                before = self.rows[view.name][labels] = WatchedRow()  # it may be another one
+                before = self.rows[view.name][which] = WatchedRow()  # it may be another one
             counters = {key: value for key, value in row.items() if is_counter(key[0])}
             self.faults += [f"{view.name}: {key} fell from {before.counters[key]!r} to {value!r}"
                             for key, value in counters.items() if value < before.counters.get(key, 0)]

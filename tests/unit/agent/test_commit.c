@@ -275,7 +275,7 @@ static void a_new_lineage_starts_from_zero_with_the_ranges_as_they_are(void **st
     (void) bus_sent(bus);
 
     memset(bus->lineage, 'N', sizeof bus->lineage);
-    agent_commit_new_lineage(&office->commit, bus->lineage);
+    agent_commit_new_lineage(&office->commit, bus->lineage, false);
     assert_false(office->commit.is_released);
     assert_true(bus_counter(bus, "i-1", "n_total") == 0);
     bus_steps(bus, AGENT_STATS, 'a', 1, 7);
@@ -286,6 +286,31 @@ static void a_new_lineage_starts_from_zero_with_the_ranges_as_they_are(void **st
     const uint64_t mark[] = {1, 5, 9, 9}; /* of the lineage that was ours: no second loss */
     assert_int_equal(bus_hello_marked(bus, 'a', 10, BUS_SOURCE, "", ours, mark, 4), AGENT_ACCEPTED);
     assert_int_equal(bus->counters.state_losses, 1);
+}
+
+/* As a hub would have it: 3 of 5 were sent to one that has closed the lineage. */
+static void after_closing_a_new_lineage_starts_with_what_no_hub_has(void **state)
+{
+    struct office *office = *state;
+    struct bus *bus = &office->bus;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 5);
+    assert_true(tick(office, 0));
+    const struct agent_contribution *contribution = bus_contribution(bus, "i-1");
+    contribution->told[bus_series(bus, "n_total")->first] = 3;
+    bus_steps(bus, AGENT_STATS, 'a', 6, 6);
+
+    memset(bus->lineage, 'N', sizeof bus->lineage);
+    agent_commit_new_lineage(&office->commit, bus->lineage, true);
+    assert_false(office->commit.is_released);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 3);
+    assert_true(contribution->staged[bus_series(bus, "n_total")->first] == 2);
+    bus_steps(bus, AGENT_STATS, 'a', 1, 7); /* the ranges are as they were */
+    assert_true(bus_counter(bus, "i-1", "n_total") == 4);
+    assert_int_equal(bus->counters.state_losses, 0);
+    assert_int_equal(bus->counters.lineages_closed, 1);
+    agent_commit_new_lineage(&office->commit, bus->lineage, true); /* nothing was told since */
+    assert_true(bus_counter(bus, "i-1", "n_total") == 4);
 }
 
 /* The throttle, alone */
@@ -324,6 +349,7 @@ int main(void)
         TEST(a_damaged_state_is_refused_with_where),
         TEST(a_state_of_another_version_is_refused),
         TEST(a_new_lineage_starts_from_zero_with_the_ranges_as_they_are),
+        TEST(after_closing_a_new_lineage_starts_with_what_no_hub_has),
         TEST(missed_ticks_that_fire_in_a_burst_publish_once),
     };
     return cmocka_run_group_tests_name("commit", tests, NULL, NULL);

@@ -343,6 +343,35 @@ static void a_hub_that_knows_later_commits_says_that_the_state_was_rolled_back(v
     assert_int_equal(hub_welcomes(self, 15), AGENT_UPLINK_ROLLED_BACK);
 }
 
+static void a_hub_says_that_it_has_closed_the_lineage_and_what_was_sent_is_known(void **state)
+{
+    struct session *self = *state;
+    fill(self);
+    greet(self);
+    const struct agent_contribution *contribution = bus_contribution(&self->bus, "i-1");
+    const uint32_t cell = bus_series(&self->bus, "n_total")->first;
+    assert_true(contribution->live[cell] == 3 && contribution->told[cell] == 0);
+    assert_int_equal(pump(self, 20), AGENT_UPLINK_FINE);
+    assert_true(contribution->told[cell] == 3);
+    bus_steps(&self->bus, AGENT_STATS, 'a', 5, 6);
+    commit(self);
+    assert_true(contribution->live[cell] == 5 && contribution->told[cell] == 3); /* the first frame is under way */
+    agent_uplink_start(&self->uplink, self->bus.now_ms);
+    assert_int_equal(hub_says(self, "[WELCOME, 1, hhhhhhhhhhhhhhhh, 12, true]"), AGENT_UPLINK_OVER); /* a text as id */
+    struct sb_buf buf;
+    sb_buf_init(&buf, 1 << 12);
+    sb_mp_put_array(&buf, 5);
+    sb_mp_put_str(&buf, "WELCOME");
+    sb_mp_put_uint(&buf, 1);
+    sb_mp_put_bin(&buf, "hhhhhhhhhhhhhhhh", 16);
+    sb_mp_put_uint(&buf, 12);
+    sb_mp_put_bool(&buf, true);
+    agent_uplink_start(&self->uplink, self->bus.now_ms);
+    assert_int_equal(agent_uplink_receive(&self->uplink, buf.data, buf.len, self->bus.now_ms), AGENT_UPLINK_CLOSED);
+    sb_buf_release(&buf);
+    assert_true(contribution->told[cell] == 3);
+}
+
 static void a_hub_may_know_what_this_process_has_sent(void **state)
 {
     struct session *self = *state;
@@ -445,6 +474,7 @@ int main(void)
         TEST(a_hub_that_takes_nothing_costs_one_message_of_memory),
         TEST(refusals_silence_and_nonsense_end_a_session),
         TEST(a_hub_that_knows_later_commits_says_that_the_state_was_rolled_back),
+        TEST(a_hub_says_that_it_has_closed_the_lineage_and_what_was_sent_is_known),
         TEST(a_hub_may_know_what_this_process_has_sent),
         TEST(an_end_follows_the_frame_that_says_so_and_a_forget_the_commit_without_it),
         TEST(a_source_that_comes_back_lives_again),

@@ -258,6 +258,37 @@ static void without_room_a_contribution_stays_until_there_is(void **state)
     assert_done(cluster, "full", FULL(40));
 }
 
+static void assert_welcome(struct cluster *cluster, uint64_t offered, uint64_t expected, bool is_closed_expected)
+{
+    pack_hello(&cluster->world, 'a', offered);
+    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
+    struct sb_mp at = sb_mp_over(cluster->world.answer.data, cluster->world.answer.len);
+    uint32_t n;
+    struct sb_slice type, id;
+    uint64_t version = 0;
+    uint64_t generation = 0;
+    bool is_closed = false;
+    assert_true(sb_mp_array(&at, &n) && sb_mp_str(&at, &type) && sb_slice_is(type, "WELCOME") &&
+                sb_mp_uint(&at, &version) && sb_mp_bin(&at, &id) && sb_mp_uint(&at, &generation) &&
+                sb_mp_bool(&at, &is_closed));
+    assert_int_equal(generation, expected);
+    assert_int_equal(is_closed, is_closed_expected);
+}
+
+static void a_closed_lineage_whose_state_was_rolled_back_is_told_of_that(void **state)
+{
+    struct cluster *cluster = *state;
+    cluster_send(cluster,
+                 (struct test_frame){.contribution = 0, .generation = 20, .n_cells = 1, .cells = {{D_DONE, 10}}});
+    hub_session_release(&cluster->session);
+    wait_in_silence(cluster, CLOSED_AFTER_MS);
+    hub_session_init(&cluster->session, &cluster->world.store, ++cluster->world.last_serial, cluster->world.now_ms);
+    assert_welcome(cluster, 19, 21, false);
+    hub_session_release(&cluster->session);
+    hub_session_init(&cluster->session, &cluster->world.store, ++cluster->world.last_serial, cluster->world.now_ms);
+    assert_welcome(cluster, 20, 21, true);
+}
+
 static void a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another(void **state)
 {
     struct cluster *cluster = *state;
@@ -271,16 +302,7 @@ static void a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another(v
     assert_int_equal(cluster->world.store.contributions.n, 0);
     assert_done(cluster, "full", FULL(40));
 
-    pack_hello(&cluster->world, 'a', 17);
-    assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_OK);
-    struct sb_mp at = sb_mp_over(cluster->world.answer.data, cluster->world.answer.len);
-    uint32_t n;
-    struct sb_slice type, id;
-    uint64_t version = 0;
-    uint64_t generation = 0;
-    assert_true(sb_mp_array(&at, &n) && sb_mp_str(&at, &type) && sb_slice_is(type, "WELCOME") &&
-                sb_mp_uint(&at, &version) && sb_mp_bin(&at, &id) && sb_mp_uint(&at, &generation));
-    assert_true(generation > 17);
+    assert_welcome(cluster, 17, 18, true);
     begin(&cluster->world, 1, "FRAME");
     assert_int_equal(deliver(&cluster->world, &cluster->session), HUB_REFUSAL_closed);
     assert_done(cluster, "full", FULL(40));
@@ -484,6 +506,7 @@ int main(void)
         CASE(rows_that_have_been_idle_longest_make_room_for_others),
         CASE(without_room_a_contribution_stays_until_there_is),
         CASE(a_lineage_silent_for_a_day_is_closed_and_must_come_back_as_another),
+        CASE(a_closed_lineage_whose_state_was_rolled_back_is_told_of_that),
         CASE(a_lineage_with_a_session_is_never_closed),
         CASE(what_sessions_leave_out_ends_and_becomes_final),
         CASE(what_a_session_names_again_in_time_goes_on),

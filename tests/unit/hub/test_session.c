@@ -18,11 +18,13 @@ static void hello_is_answered_with_the_highest_generation(void **state)
     struct sb_slice id;
     uint64_t version;
     uint64_t generation;
-    assert_true(sb_mp_array(&at, &n) && n == 4);
+    bool is_closed;
+    assert_true(sb_mp_array(&at, &n) && n == 5);
     assert_true(sb_mp_str(&at, &type) && sb_slice_is(type, "WELCOME"));
     assert_true(sb_mp_uint(&at, &version) && version == 1);
     assert_true(sb_mp_bin(&at, &id) && id.len == HUB_ID_BYTES && memcmp(id.at, test_hub_id, id.len) == 0);
     assert_true(sb_mp_uint(&at, &generation) && generation == 41);
+    assert_true(sb_mp_bool(&at, &is_closed) && !is_closed);
     hub_session_release(&session);
     hub_session_release(&next);
 }
