@@ -1,17 +1,15 @@
 #include "http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "accept.h"
+#include "address.h"
 #include "gzip.h"
 #include "http_private.h"
-#include "settings.h"
 
 enum {
     BACKLOG = 128,
@@ -34,59 +32,21 @@ struct sb_http {
 
 /* --- listening --- */
 
-union address {
-    struct sockaddr_storage storage;
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-/* The host of "host:port", in brackets or not, into *out. */
-static bool parse_host(char *host, uint16_t port, union address *out)
-{
-    const size_t len = strlen(host);
-    if (host[0] == '[' && host[len - 1] == ']') {
-        host[len - 1] = '\0';
-        out->v6.sin6_family = AF_INET6;
-        out->v6.sin6_port = htons(port);
-        return inet_pton(AF_INET6, host + 1, &out->v6.sin6_addr) == 1;
-    }
-    out->v4.sin_family = AF_INET;
-    out->v4.sin_port = htons(port);
-    return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1;
-}
-
-static enum sb_rc parse_address(const char *listen_at, union address *out, struct sb_err *err)
-{
-    char host[INET6_ADDRSTRLEN + 2];
-    const char *colon = strrchr(listen_at, ':');
-    const size_t host_len = colon ? (size_t) (colon - listen_at) : 0;
-    int64_t port = 0;
-    if (host_len == 0 || host_len >= sizeof host || sb_parse_count(colon + 1, &port, NULL) != SB_OK ||
-        port > UINT16_MAX)
-        return sb_fail(err, SB_FORMAT, "'%s' is not address:port or [address]:port", listen_at);
-    memcpy(host, listen_at, host_len);
-    host[host_len] = '\0';
-    if (!parse_host(host, (uint16_t) port, out))
-        return sb_fail(err, SB_FORMAT, "'%s' names no IPv4 address, nor an IPv6 address in brackets", listen_at);
-    return SB_OK;
-}
-
 enum sb_rc sb_http_check_address(const char *listen_at, struct sb_err *err)
 {
-    union address ignored = {.storage = {0}};
-    return parse_address(listen_at, &ignored, err);
+    union sb_address ignored;
+    return sb_address_parse(listen_at, &ignored, err);
 }
 
 /* A socket that listens, or -1 with *err; *port is the one it got. */
 static int listen_on(const char *listen_at, unsigned *port, struct sb_err *err)
 {
-    union address address = {.storage = {0}};
-    if (parse_address(listen_at, &address, err) != SB_OK)
+    union sb_address address;
+    if (sb_address_parse(listen_at, &address, err) != SB_OK)
         return -1;
 
     const bool is_v6 = address.any.sa_family == AF_INET6;
-    socklen_t len = is_v6 ? sizeof address.v6 : sizeof address.v4;
+    socklen_t len = sb_address_len(&address);
     const int on = 1;
     const int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(fd, &address.any, len) == 0 &&

@@ -107,6 +107,8 @@ enum sb_rc sb_settings_load(struct sb_settings *self, FILE *out, enum sb_setting
             return tried;
         sb_settings_print(&reading);
         reading.todo = SB_SETTINGS_EXIT_OK;
+    } else if (values && reading.is_health) {
+        reading.todo = SB_SETTINGS_ASK_HEALTH;
     }
     if (reading.todo == SB_SETTINGS_EXIT_OK && (fflush(out) != 0 || ferror(out)))
         return sb_fail(err, SB_IO, "what is asked for cannot be printed");

@@ -95,7 +95,7 @@ struct sb_settings {
     struct sb_setting_choice *choices; /* one a setting; in `texts` */
 };
 
-enum sb_settings_todo { SB_SETTINGS_RUN, SB_SETTINGS_EXIT_OK };
+enum sb_settings_todo { SB_SETTINGS_RUN, SB_SETTINGS_EXIT_OK, SB_SETTINGS_ASK_HEALTH };
 
 /* Everything is borrowed for the life of self; getenv_fn is usually getenv. Release in any case. */
 void sb_settings_init(struct sb_settings *self, const struct sb_settings_spec *spec, int argc, char **argv,
@@ -106,7 +106,8 @@ void sb_settings_release(struct sb_settings *self);
 /*
  * Fills *values. --help and --version are printed to `out` and answered with SB_SETTINGS_EXIT_OK in *todo; so is
  * --check-config, which tries the files that are named and prints the settings as a file that --config would take, each
- * with who said so.
+ * with who said so. --health is answered with SB_SETTINGS_ASK_HEALTH: the caller asks the daemon that runs with these
+ * settings (health.h).
  * Errors: the text names the flag, the variable, or file and line, and the reason; *values is untouched.
  * SB_INVAL, SB_FORMAT, SB_RANGE (a value), SB_IO (the file, or `out`), SB_NOMEM.
  */

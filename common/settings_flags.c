@@ -13,8 +13,9 @@ enum {
     KEY_VERSION,
     KEY_CONFIG,
     KEY_CHECK,
+    KEY_HEALTH,
     KEY_FIRST = 256, /* of the settings: above what argp takes for one-letter flags */
-    OWN_FLAGS = 4,   /* that every program has */
+    OWN_FLAGS = 5,   /* that every program has */
 };
 
 struct parsing {
@@ -79,6 +80,9 @@ static error_t on_option(int key, char *arg, struct argp_state *state)
     case KEY_CHECK:
         reading->is_check = true;
         return 0;
+    case KEY_HEALTH:
+        reading->is_health = true;
+        return 0;
     case ARGP_KEY_ERROR:
         parsing->failed_at = state->next;
         return 0;
@@ -141,6 +145,7 @@ static void make_options(struct argp_option *options, struct sb_buf *texts, cons
     static const struct argp_option own[] = {
         {.name = "config", .key = KEY_CONFIG, .arg = "FILE", .doc = "YAML file of settings, `name: value`", .group = 1},
         {.name = "check-config", .key = KEY_CHECK, .doc = "check and print all settings, and exit", .group = 1},
+        {.name = "health", .key = KEY_HEALTH, .doc = "ask the running one how it is: exit 0 when well", .group = 1},
         {.name = "help", .key = KEY_HELP, .doc = "print this and exit", .group = -1},
         {.name = "version", .key = KEY_VERSION, .doc = "print the version and exit", .group = -1},
     };

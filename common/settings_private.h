@@ -23,6 +23,7 @@ struct sb_settings_reading {
     struct sb_setting_choice *choices; /* one a setting */
     struct sb_setting_choice config;   /* the file; text NULL or "": none */
     bool is_check;                     /* --check-config */
+    bool is_health;                    /* --health */
     enum sb_settings_todo todo;
     FILE *out; /* for --help and --version */
 };

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/health.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "hub/hub.h"
@@ -23,6 +24,8 @@ int main(int argc, char **argv)
         return fail(&err);
     if (todo == SB_SETTINGS_EXIT_OK)
         return EXIT_SUCCESS;
+    if (todo == SB_SETTINGS_ASK_HEALTH)
+        return sb_health_check(values.http, SB_HEALTH_TIMEOUT_MS, &err) == SB_OK ? EXIT_SUCCESS : fail(&err);
     sb_log_init("statsbus-hub", (enum sb_log_level) values.log_level);
 
     if (sb_signals_block(&err) != SB_OK)

@@ -53,6 +53,9 @@ Variables that no setting has are ignored: Kubernetes makes some, such as `STATS
 **`--check-config`** reads all of it, and the catalog and views that it names, opens and makes nothing else, prints every setting with
 who said so, and exits 0; or says what is wrong and exits 1. What it prints is itself a file for `--config`.
 
+**`--health`** asks the daemon that runs with these settings for its `/healthz`, and exits 0 when that is well; or says what is wrong
+and exits 1. It is for health checks of containers, which have the daemon's variables, so it finds the address by itself.
+
 **SIGHUP** reads file and variables anew. Settings marked *at once* change in the running process, and the log says which did
 (`setting changed`); one that differs and isn't so marked is logged as `setting needs a restart`. A file with any fault changes
 nothing (`settings not reloaded`). Flags keep winning. What is taken out of the file has its default again.

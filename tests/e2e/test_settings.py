@@ -230,3 +230,21 @@ def test_sighup_without_a_file_and_during_the_stop_does_no_harm(program: str, cl
     process.send(signal.SIGTERM)
     process.send(signal.SIGHUP)
     assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_health_asks_the_daemon_that_has_the_same_settings(cluster: Cluster, binaries: Path, program: str) -> None:
+    daemon = cluster.hub if program == "statsbus-hub" else cluster.add_node().agent
+    prefix = "STATSBUS_HUB" if program == "statsbus-hub" else "STATSBUS_AGENT"
+    env = {f"{prefix}_HTTP": f"0.0.0.0:{daemon.port}"}
+    done = run(binaries, program, "--health", env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    daemon.send(signal.SIGSTOP)
+    done = run(binaries, program, "--health", env=env)
+    daemon.send(signal.SIGCONT)
+    assert (done.returncode, done.stderr) == (1, f"{program}: 0.0.0.0:{daemon.port} does not answer: it takes too long\n")
+    daemon.stop()
+    done = run(binaries, program, "--health", env=env)
+    assert (done.returncode, done.stderr) == (1, f"{program}: 0.0.0.0:{daemon.port} does not answer: Connection refused\n")
+    done = run(binaries, program, "--health", "--http", "nowhere")
+    assert done.returncode == 1 and "--http: 'nowhere'" in done.stderr

@@ -141,6 +141,27 @@ static void version_is_printed(void **state)
     rig_drop(&rig);
 }
 
+static void health_is_asked_with_the_settings_of_the_daemon(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *args[4];
+        enum sb_settings_todo todo;
+    } cases[] = {
+        {{"--health", NULL}, SB_SETTINGS_ASK_HEALTH},
+        {{"--node", "n", "--health", NULL}, SB_SETTINGS_ASK_HEALTH},
+        {{"--health", "--check-config", NULL}, SB_SETTINGS_EXIT_OK},
+    };
+    for (size_t i = 0; i < SB_COUNT(cases); i++) {
+        environment = (const char *const[]){"STATSBUS_SAMPLE_HTTP", "0.0.0.0:81", NULL};
+        struct settings_rig rig;
+        assert_int_equal(rig_load(&rig, cases[i].args), SB_OK);
+        assert_int_equal(rig.todo, cases[i].todo);
+        assert_string_equal(rig.values.http, "0.0.0.0:81");
+        rig_drop(&rig);
+    }
+}
+
 enum { NOT_WRITTEN = 77 };
 
 static void durations(void **state)
@@ -215,6 +236,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_flag_or_variable),
         cmocka_unit_test(help_shows_everything_and_ends),
         cmocka_unit_test(version_is_printed),
+        cmocka_unit_test(health_is_asked_with_the_settings_of_the_daemon),
         cmocka_unit_test(durations),
         cmocka_unit_test(sizes_and_counts),
     };
