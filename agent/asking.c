@@ -40,8 +40,9 @@ bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applie
         return false;
     if (self->is_poor && !is_other && now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
         return false;
-    if (hole.to - hole.from >= AGENT_ASK_MAX)
-        hole.to = hole.from + AGENT_ASK_MAX - 1;
+    const uint64_t width = self->width ? self->width : AGENT_ASK_MAX;
+    if (hole.to - hole.from >= width)
+        hole.to = hole.from + width - 1;
     self->is_out = true;
     self->is_refused = false;
     self->is_out_of_turn = next.is_out_of_turn;
@@ -76,14 +77,27 @@ static uint64_t lose(struct sb_ranges *applied, uint64_t from, uint64_t to)
     return sb_ranges_add(applied, from, to) ? sb_ranges_total(applied) - before : 0;
 }
 
+/* The same hole is next. */
+static void stay(struct agent_asking *self)
+{
+    if (!self->is_out_of_turn)
+        self->turn = self->question.from - 1;
+}
+
 /* The question is over, one way or the other. */
 static uint64_t close_question(struct agent_asking *self, struct sb_ranges *applied)
 {
+    const uint64_t n = self->question.to - self->question.from + 1;
     uint64_t lost = 0;
-    if (self->is_refused)
+    if (self->is_refused && n > 1) {
+        self->width = n / 2;
+        stay(self);
+    } else if (self->is_refused) {
         lost = lose(applied, self->question.from, self->question.to);
+    } else if (self->width) {
+        self->width = self->width < AGENT_ASK_MAX / 2 ? 2 * self->width : 0;
+    }
     self->is_out = false;
-    self->is_refused = false;
     return lost;
 }
 
@@ -94,7 +108,7 @@ uint64_t agent_asking_end(struct agent_asking *self, struct sb_ranges *applied, 
     if (!self->is_out || answered->from != self->question.from || answered->to != self->question.to)
         return lost;
     lost += close_question(self, applied);
-    self->is_poor = lost == 0 && self->gained == 0;
+    self->is_poor = lost == 0 && self->gained == 0 && !self->is_refused;
     self->asked_ms = now_ms;
     return lost;
 }
@@ -104,7 +118,6 @@ uint64_t agent_asking_expire(struct agent_asking *self, struct sb_ranges *applie
     if (!self->is_out || now_ms - self->asked_ms < AGENT_ASK_RETRY_MS)
         return 0;
     const uint64_t lost = close_question(self, applied);
-    if (!self->is_out_of_turn)
-        self->turn = self->question.from - 1; /* the same hole is next */
+    stay(self);
     return lost;
 }

@@ -29,6 +29,7 @@ struct agent_asking {
     int64_t asked_ms;         /* of the question, or of the last thing that came of it */
     int64_t hole_ms;          /* when the holes were first seen */
     uint64_t gained;          /* numbers that came since the question */
+    uint64_t width;           /* numbers of the next question at most; 0: AGENT_ASK_MAX */
 };
 
 /* Shall a question go out now? True: *question is it, and it counts as out. last: the highest number known to be given.
@@ -39,7 +40,10 @@ bool agent_asking_next(struct agent_asking *self, const struct sb_ranges *applie
 /* Records came on the replay socket, n of them new. */
 void agent_asking_gained(struct agent_asking *self, uint32_t n, int64_t now_ms);
 
-/* A message on the replay socket, which may be part of the answer, was refused. */
+/*
+ * A message on the replay socket, which may be part of the answer, was refused. Then half as many numbers are asked for
+ * next, and so on: only a number that was asked for alone is lost, not those that travelled with it.
+ */
 void agent_asking_refused(struct agent_asking *self);
 
 /*

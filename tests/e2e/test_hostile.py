@@ -170,6 +170,37 @@ def test_messages_over_the_limits_are_refused_and_their_answers_count_as_lost(cl
 
 
 @pytest.mark.sanitized
+def test_one_poison_record_costs_none_of_those_that_travel_with_it(cluster: Cluster) -> None:
+    node = cluster.add_node()
+    deep: Any = None
+    for _ in range(20):
+        deep = [deep]
+    poison = [["step", 0, 1.0, {"scheduler_stats": {"note": deep}}], ["step", "0", 1.0, {}]]
+    with Engine(node) as engine:
+        engine.wait_subscribed()
+        engine.records([*[GOOD] * 100, poison[0], *[GOOD] * 100])
+        engine.records([*[GOOD] * 150, poison[1], *[GOOD] * 50], is_lost=True)
+        engine.records([GOOD])
+        engine.flush(30)
+        assert node.agent.sample("statsbus_agent_records_lost_total") == 2
+        wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 401, "all the good ones count")
+        wait_for(lambda: cluster.hub.sample("statsbus_source_lost_records_total") == 2, "and the two are missed")
+
+
+@pytest.mark.sanitized
+def test_maps_with_keys_of_any_type_cost_nothing(cluster: Cluster) -> None:
+    node = cluster.add_node()
+    odd: dict[Any, Any] = {(1, 2): {"deep": 1}, None: 1, 5: 1, 1.5: 1, b"x": 1, (): 1, True: 1}
+    with Engine(node) as engine:
+        engine.wait_subscribed()
+        engine.step(0, {"num_running_reqs": 3, "transfers": odd, **odd}, {"num_generation_tokens": 1, **odd})
+        engine.flush()
+        wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 1, "what is known counts")
+        assert cluster.hub.sample("vllm:num_requests_running") == 3
+        assert refused(node) == 0
+
+
+@pytest.mark.sanitized
 def test_a_peer_that_sends_far_too_much_is_cut_off_and_may_come_back(cluster: Cluster) -> None:
     node = cluster.add_node()
     with Engine(node) as engine:

@@ -279,6 +279,19 @@ static void holes_before_an_endless_one_are_asked_for_in_between(void **state)
     assert_true(bus_counter(bus, "i-1", "n_total") == 10);
 }
 
+/* A message of the answer is refused, all of it. */
+static void refuse_one(struct bus *bus, uint64_t first, uint32_t count)
+{
+    assert_int_equal(bus_say(bus, AGENT_REPLAY, 'a', "rec", first, count, "[7]"),
+                     count == 1 ? AGENT_REFUSED_bad_record : AGENT_REFUSED_bad_records);
+}
+
+static void answer_badly(struct bus *bus, uint64_t first, uint32_t count)
+{
+    refuse_one(bus, first, count);
+    bus_end(bus, 'a', 1, first, first + count - 1);
+}
+
 static void a_poison_answer_counts_as_lost_and_is_not_asked_for_ever(void **state)
 {
     struct bus *bus = *state;
@@ -290,10 +303,62 @@ static void a_poison_answer_counts_as_lost_and_is_not_asked_for_ever(void **stat
                      AGENT_REFUSED_bad_record);
     bus_steps(bus, AGENT_REPLAY, 'a', 5, 6);
     bus_end(bus, 'a', 1, 1, 6);
-    assert_int_equal(bus->counters.records_lost, 2);
-    assert_true(bus_counter(bus, "i-1", "n_total") == 4);
+    assert_int_equal(bus->counters.records_lost, 0);
+    assert_string_equal(bus_sent(bus), "a ask 3 4"); /* at once, in pieces of half the size */
+    answer_badly(bus, 3, 2);
+    assert_string_equal(bus_sent(bus), "a ask 3 3");
+    bus_steps(bus, AGENT_REPLAY, 'a', 3, 3); /* its neighbour was the bad one */
+    bus_end(bus, 'a', 1, 3, 3);
+    assert_string_equal(bus_sent(bus), "a ask 4 4");
+    answer_badly(bus, 4, 1);
+    assert_int_equal(bus->counters.records_lost, 1);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 5);
     bus_wait(bus, 3000);
     assert_string_equal(bus_sent(bus), "");
+}
+
+/* One bad record among as many as a question asks for costs a few questions and one number. */
+static void a_poison_record_is_found_by_halves(void **state)
+{
+    enum { N = 4096, BAD = 1000 };
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', N + 1, BUS_SOURCE);
+    bus_wait(bus, 150);
+    int n_questions = 0;
+    unsigned long long from, to;
+    while (sscanf(bus_sent(bus), "a ask %llu %llu", &from, &to) == 2) {
+        n_questions++;
+        if (from <= BAD && to >= BAD) {
+            answer_badly(bus, from, (uint32_t) (to - from + 1));
+            continue;
+        }
+        bus_steps(bus, AGENT_REPLAY, 'a', from, to);
+        bus_end(bus, 'a', 1, from, to);
+    }
+    assert_int_equal(bus->counters.records_lost, 1);
+    assert_true(bus_counter(bus, "i-1", "n_total") == N - 1);
+    assert_in_range(n_questions, 13, 60);
+}
+
+static void a_poison_answer_without_its_end_is_asked_for_in_halves_too(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 5, BUS_SOURCE);
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 1 4");
+    refuse_one(bus, 1, 4);
+    bus_wait(bus, 1000);
+    assert_string_equal(bus_sent(bus), "a ask 1 2");
+    refuse_one(bus, 1, 2);
+    bus_wait(bus, 1000);
+    assert_string_equal(bus_sent(bus), "a ask 1 1");
+    refuse_one(bus, 1, 1);
+    bus_wait(bus, 1000);
+    assert_int_equal(bus->counters.records_lost, 1);
+    assert_string_equal(bus_sent(bus), "a ask 2 2");
+    bus_steps(bus, AGENT_REPLAY, 'a', 2, 2);
+    bus_end(bus, 'a', 1, 2, 2);
+    assert_string_equal(bus_sent(bus), "a ask 3 4"); /* what is good widens the questions again */
 }
 
 static void a_poison_message_on_the_stats_socket_stays_a_gap(void **state)
@@ -487,6 +552,8 @@ int main(void)
         TEST(one_impossible_number_hides_no_hole_for_longer_than_to_the_next_beat),
         TEST(holes_before_an_endless_one_are_asked_for_in_between),
         TEST(a_poison_answer_counts_as_lost_and_is_not_asked_for_ever),
+        TEST(a_poison_record_is_found_by_halves),
+        TEST(a_poison_answer_without_its_end_is_asked_for_in_halves_too),
         TEST(a_poison_message_on_the_stats_socket_stays_a_gap),
         TEST(more_gaps_than_ranges_stay_gaps_until_one_closes),
         TEST(a_repeated_hello_compiles_nothing),
