@@ -59,7 +59,7 @@ static const uint8_t fixed_size[256] = {
 #undef EIGHT
 
 /* What goes wrong in a walk. */
-enum walk { WALK_OK, WALK_CUT, WALK_NEVER, WALK_KEY, WALK_DEEP };
+enum walk { WALK_OK, WALK_CUT, WALK_NEVER, WALK_DEEP };
 
 /* The length of a value that tells it in `width` bytes after the first, `extra` more of them being a type. */
 struct told {
@@ -162,22 +162,15 @@ static inline size_t size_of(uint8_t first)
 /* Steps over one value; *at_p is where it ends, or where it went wrong. */
 static enum walk walk(const uint8_t **at_p, const uint8_t *end, unsigned depth_max)
 {
-    struct frame {
-        uint64_t left; /* values to come, keys of maps among them */
-        bool is_map;
-    } stack[SB_MP_DEPTH_MAX + 1];
+    uint64_t stack[SB_MP_DEPTH_MAX + 1]; /* values to come, keys of maps among them */
     unsigned depth = 0;
     uint64_t left = 1; /* of the innermost array or map; the outermost is the one value itself */
-    bool is_map = false;
     const uint8_t *at = *at_p;
     enum walk result = WALK_OK;
 
     for (;;) {
-        while (left == 0 && depth > 0) {
-            depth--;
-            left = stack[depth].left;
-            is_map = stack[depth].is_map;
-        }
+        while (left == 0 && depth > 0)
+            left = stack[--depth];
         if (left == 0)
             break;
         if (at == end) {
@@ -209,18 +202,15 @@ static enum walk walk(const uint8_t **at_p, const uint8_t *end, unsigned depth_m
         const uint64_t values = opens_map ? 2 * (uint64_t) n : n;
         if (head == 0 || values > (uint64_t) (end - at) - head)
             result = WALK_CUT; /* each value takes a byte at least: no count is believed beyond that */
-        else if (is_map && left % 2 == 0)
-            result = WALK_KEY;
         else if (depth == depth_max)
             result = WALK_DEEP;
         if (result != WALK_OK)
             break;
 
-        stack[depth++] = (struct frame){.left = left - 1, .is_map = is_map};
+        stack[depth++] = left - 1;
         at += head;
         left = values;
-        is_map = opens_map;
-        if (!is_map) {
+        if (!opens_map) {
             const uint64_t doubles = count_doubles(at, end, left);
             at += 9 * doubles;
             left -= doubles;
@@ -247,8 +237,6 @@ enum sb_rc sb_mp_validate(const void *bytes, size_t n, unsigned depth_max, struc
         return sb_fail(err, SB_FORMAT, "the value at byte %zu does not fit into the %zu bytes", where, n);
     case WALK_NEVER:
         return sb_fail(err, SB_FORMAT, "byte %zu is 0xc1, which msgpack never uses", where);
-    case WALK_KEY:
-        return sb_fail(err, SB_FORMAT, "the key at byte %zu is an array or map", where);
     case WALK_DEEP:
         return sb_fail(err, SB_FULL, "the value at byte %zu is nested deeper than %u", where, depth);
     }

@@ -56,9 +56,10 @@ enum sb_mp_type sb_mp_peek(const struct sb_mp *self);
 
 /*
  * Checks that `n` bytes are exactly one well-formed value, nested no deeper than depth_max (at most SB_MP_DEPTH_MAX; a
- * scalar has depth 0, an array or map one more than what it holds). Keys of maps may be any scalar, no array or map.
- * One walk that skips; after it every read of that value succeeds if the type fits.
- * Errors: SB_FORMAT (cut, bytes left over, 0xc1, a bad key), SB_FULL (too deep). The text says at which byte.
+ * scalar has depth 0, an array or map one more than what it holds). Keys of maps may be of any type, arrays too (tuples
+ * in Python): a reader that wants texts passes over others. One walk that skips; after it every read of that value
+ * succeeds if the type fits.
+ * Errors: SB_FORMAT (cut, bytes left over, 0xc1), SB_FULL (too deep). The text says at which byte.
  */
 enum sb_rc sb_mp_validate(const void *bytes, size_t n, unsigned depth_max, struct sb_err *err) SB_CHECK;
 
