@@ -203,7 +203,7 @@ static void fire_gauge(const struct reader *self, const struct plan_program *pro
 static void fire(const struct reader *self, const struct plan_program *program)
 {
     double value;
-    if (program->is_plain && self->parts == AGENT_APPLY_ALL) { /* most of a step: one field, one known place */
+    if (program->is_plain && self->parts != AGENT_APPLY_GAUGES) { /* most of a step: one field, one known place */
         const struct plan_slot *slot = &program->scope->slots[program->single];
         uint32_t cell = self->binding->targets[program->number];
         if (cell != AGENT_NONE && slot->kind == SLOT_NUMBER && is_possible(slot->number)) {
@@ -263,7 +263,7 @@ static void clear_slots(struct plan_scope *scope)
 static const uint8_t *observe_list(const struct reader *self, const struct plan_program *program, const uint8_t *at,
                                    uint32_t n)
 {
-    bool is_wanted = self->parts == AGENT_APPLY_ALL && n && wins_group(self->binding, program);
+    bool is_wanted = self->parts != AGENT_APPLY_GAUGES && n && wins_group(self->binding, program);
     uint32_t cell = is_wanted ? binding_target_of(self->binding, program) : AGENT_NONE;
     if (cell == AGENT_NONE) {
         while (n--)

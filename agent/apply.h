@@ -28,10 +28,18 @@ void agent_binding_destroy(struct agent_binding **self_p);
 void agent_binding_count(struct agent_binding *self, enum sb_agent_count what, uint64_t n);
 struct agent_contribution *agent_binding_contribution(const struct agent_binding *self);
 
-enum agent_record_type { AGENT_RECORD_STEP, AGENT_RECORD_EVENT, AGENT_RECORD_OBS, AGENT_RECORD_UNKNOWN };
+/* Those before UNKNOWN are applied. LOST: its publisher had one that could not travel. */
+enum agent_record_type {
+    AGENT_RECORD_STEP,
+    AGENT_RECORD_EVENT,
+    AGENT_RECORD_OBS,
+    AGENT_RECORD_UNKNOWN,
+    AGENT_RECORD_LOST
+};
 
 enum agent_apply_parts {
     AGENT_APPLY_ALL,
+    AGENT_APPLY_AGAIN,  /* all, for one more source of a record: what is unknown has been counted */
     AGENT_APPLY_GAUGES, /* a hello's `latest`: deltas were counted before */
 };
 

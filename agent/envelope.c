@@ -101,6 +101,8 @@ static enum agent_record_type type_of(struct sb_slice name)
         return AGENT_RECORD_OBS;
     if (sb_slice_is(name, "event"))
         return AGENT_RECORD_EVENT;
+    if (sb_slice_is(name, "lost"))
+        return AGENT_RECORD_LOST;
     return AGENT_RECORD_UNKNOWN;
 }
 
@@ -136,6 +138,7 @@ bool agent_record_read(struct sb_mp *at, struct agent_record *out)
     case AGENT_RECORD_OBS:
         return content == SB_MP_ARRAY;
     case AGENT_RECORD_UNKNOWN:
+    case AGENT_RECORD_LOST:
         break;
     }
     return true;

@@ -192,12 +192,12 @@ static void count_lost(struct agent_publishers *self, struct publisher *publishe
 /* Records */
 
 static void apply_to(struct slot *slot, const struct agent_record *record, const uint8_t *end,
-                     const struct agent_moment *when)
+                     const struct agent_moment *when, enum agent_apply_parts parts)
 {
     if (!slot->binding)
         return;
     struct sb_mp content = {.at = record->content, .end = end};
-    agent_apply(slot->binding, record->type, &content, when, AGENT_APPLY_ALL);
+    agent_apply(slot->binding, record->type, &content, when, parts);
     agent_slot_touch(slot, when->arrival_ms);
 }
 
@@ -205,11 +205,15 @@ static void apply_record(struct publisher *publisher, struct slot *slot, const s
                          const uint8_t *end, const struct agent_moment *when)
 {
     if (slot)
-        apply_to(slot, record, end, when);
-    for (uint32_t i = 0; !slot && i < publisher->n_slots; i++)
-        apply_to(&publisher->slots[i], record, end, when);
+        apply_to(slot, record, end, when, AGENT_APPLY_ALL);
+    enum agent_apply_parts parts = AGENT_APPLY_ALL;
+    for (uint32_t i = 0; !slot && i < publisher->n_slots; i++) {
+        apply_to(&publisher->slots[i], record, end, when, parts);
+        if (publisher->slots[i].binding)
+            parts = AGENT_APPLY_AGAIN;
+    }
     if (publisher->feeds_front_end[record->type])
-        apply_to(&publisher->front_end, record, end, when);
+        apply_to(&publisher->front_end, record, end, when, AGENT_APPLY_ALL);
 }
 
 /* True: it was new, and is counted. */
@@ -222,7 +226,7 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
         return false;
     }
     struct slot *slot = NULL;
-    if (record->source != AGENT_NONE && record->type != AGENT_RECORD_UNKNOWN) {
+    if (record->source != AGENT_NONE && record->type < AGENT_RECORD_UNKNOWN) {
         slot = agent_publisher_slot(publisher, record->source);
         if (!slot || !slot->binding) {
             publisher->is_stale = publisher->is_stale || (slot && slot->is_ended); /* it was released */
@@ -235,6 +239,10 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
         counters->records_over_ranges++;
         return false;
     }
+    if (record->type == AGENT_RECORD_LOST) {
+        count_lost(self, publisher, 1);
+        return true;
+    }
     counters->records_applied++;
     if (record->type == AGENT_RECORD_UNKNOWN)
         return true;
@@ -243,23 +251,44 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
     return true;
 }
 
-static void take_records(struct agent_publishers *self, struct publisher *publisher,
-                         const struct agent_envelope *message, enum agent_socket socket, int64_t now_ms)
+/* A record is read once for each source that it is for: by all sources, if it names none. */
+static bool is_too_wide(const struct publisher *publisher, const struct agent_envelope *message, const uint8_t *end)
+{
+    uint64_t bytes = 0;
+    if (publisher->n_slots <= AGENT_FAN_OUT_MAX / AGENT_PAYLOAD_MAX)
+        return false;
+    for (uint32_t i = 0; i < message->count; i++) {
+        const struct agent_record *record = &message->records[i];
+        const uint8_t *next = i + 1 < message->count ? record[1].content : end;
+        if (record->source == AGENT_NONE && record->type < AGENT_RECORD_UNKNOWN)
+            bytes += (uint64_t) (next - record->content);
+    }
+    return bytes * publisher->n_slots > AGENT_FAN_OUT_MAX;
+}
+
+static enum agent_refusal take_records(struct agent_publishers *self, struct publisher *publisher,
+                                       const struct agent_envelope *message, enum agent_socket socket, int64_t now_ms)
 {
     if (!publisher->plan) {
         self->cfg.counters->records_unknown_publisher += message->count;
         ask_hello(self, publisher->id, &publisher->hello_asked_ms, now_ms);
-        return;
+        return AGENT_ACCEPTED;
     }
     struct agent_moment when = agent_publisher_moment(publisher);
     when.arrival_ms = now_ms;
     const uint8_t *end = (const uint8_t *) message->payload.at + message->payload.len;
+    if (is_too_wide(publisher, message, end)) {
+        if (socket == AGENT_REPLAY)
+            agent_asking_refused(&publisher->asking);
+        return AGENT_REFUSED_too_wide;
+    }
     uint32_t n = 0;
     for (uint32_t i = 0; i < message->count; i++)
         n += take_record(self, publisher, message->first + i, &message->records[i], end, &when);
     self->changes += n;
     if (socket == AGENT_REPLAY)
         agent_asking_gained(&publisher->asking, n, now_ms);
+    return AGENT_ACCEPTED;
 }
 
 /* The other kinds */
@@ -346,8 +375,7 @@ enum agent_refusal agent_publishers_take(struct agent_publishers *self, const st
     agent_publisher_note_next(publisher, message->kind, message->first + message->count);
     switch (message->kind) {
     case AGENT_KIND_REC:
-        take_records(self, publisher, message, socket, now_ms);
-        break;
+        return take_records(self, publisher, message, socket, now_ms);
     case AGENT_KIND_BEAT:
         return take_beat(self, publisher, message, now_ms);
     case AGENT_KIND_END:

@@ -24,6 +24,8 @@ enum {
     AGENT_HELLO_RETRY_MS = 1000,
     AGENT_ENDED_LINGER_MS = 60 * 1000, /* a publisher that ended is kept that long for late records */
     AGENT_SWEEPS_POSTPONED_MAX = 10,
+    /* Bytes of records without source, times sources: what one message may cost. About 0.1 s of the loop. */
+    AGENT_FAN_OUT_MAX = 16 << 20,
     AGENT_EVICT_SILENT_MS = 60 * 1000, /* in a full table, one silent for longer makes room */
 };
 

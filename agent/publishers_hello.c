@@ -151,11 +151,21 @@ static void take_mark(struct agent_publishers *self, struct publisher *publisher
     add_mark(self, publisher, &hello->mark);
 }
 
+static void apply_latest_to(const struct slot *slot, const struct agent_record *record, const uint8_t *end,
+                            const struct agent_moment *when)
+{
+    struct sb_mp content = {.at = record->content, .end = end};
+    if (slot && slot->binding)
+        agent_apply(slot->binding, record->type, &content, when, AGENT_APPLY_GAUGES);
+}
+
 /* The latest of every gauge input, as if it had just been sent; its age is the one it had when the hello was sent. */
-static void apply_latest(struct publisher *publisher, const struct agent_hello *hello, int64_t now_ms)
+static void apply_latest(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello,
+                         int64_t now_ms)
 {
     struct sb_mp at = sb_mp_over(hello->latest.at, hello->latest.len);
     struct agent_moment when = agent_publisher_moment(publisher);
+    uint64_t room = AGENT_FAN_OUT_MAX;
     uint32_t n, elements;
     if (!sb_mp_array(&at, &n))
         return;
@@ -164,19 +174,27 @@ static void apply_latest(struct publisher *publisher, const struct agent_hello *
         uint64_t number;
         if (!sb_mp_array(&at, &elements) || !sb_mp_uint(&at, &number) || !agent_record_read(&at, &record))
             return; /* can't be: hello.c has read them all */
-        const double age_ms = (hello->time - record.time) * 1000;
-        when.arrival_ms = age_ms > 0 && age_ms < 1e15 ? now_ms - (int64_t) age_ms : now_ms;
-        when.time = record.time;
-        struct slot *only = record.source == AGENT_NONE ? NULL : agent_publisher_slot(publisher, record.source);
-        for (uint32_t i = 0; i < publisher->n_slots && record.type != AGENT_RECORD_UNKNOWN; i++) {
-            struct slot *slot = &publisher->slots[i];
-            struct sb_mp content = {.at = record.content, .end = at.end};
-            if (slot->binding && (slot == only || record.source == AGENT_NONE))
-                agent_apply(slot->binding, record.type, &content, &when, AGENT_APPLY_GAUGES);
-        }
         for (; elements > 4; elements--)
             if (!sb_mp_skip(&at))
                 return;
+        if (record.type >= AGENT_RECORD_UNKNOWN)
+            continue;
+        const bool is_for_all = record.source == AGENT_NONE;
+        const uint64_t cost = is_for_all ? (uint64_t) (at.at - record.content) * publisher->n_slots : 0;
+        if (cost > room) {
+            self->cfg.counters->latest_skipped++;
+            continue;
+        }
+        room -= cost;
+        const double age_ms = (hello->time - record.time) * 1000;
+        when.arrival_ms = age_ms > 0 && age_ms < 1e15 ? now_ms - (int64_t) age_ms : now_ms;
+        when.time = record.time;
+        for (uint32_t i = 0; is_for_all && i < publisher->n_slots; i++)
+            apply_latest_to(&publisher->slots[i], &record, at.end, &when);
+        if (!is_for_all)
+            apply_latest_to(agent_publisher_slot(publisher, record.source), &record, at.end, &when);
+        if (publisher->feeds_front_end[record.type])
+            apply_latest_to(&publisher->front_end, &record, at.end, &when);
     }
 }
 
@@ -216,7 +234,7 @@ static enum agent_refusal greet(struct agent_publishers *self, struct publisher 
     if (is_first)
         note_introduction(self, hello);
     take_mark(self, publisher, hello, is_new);
-    apply_latest(publisher, hello, now_ms);
+    apply_latest(self, publisher, hello, now_ms);
     return AGENT_ACCEPTED;
 }
 

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
+import msgspec
+
 from .wire import MESSAGE_RECORDS, PIECE_BYTES, Mark, array_header
 
 LATEST_KEYS = 16384  # gauge inputs whose last record is remembered
@@ -20,7 +22,8 @@ CARE_DEFERRED = 2  # so many: more than come in, too few to be felt
 YIELD_AFTER = 8  # calls that the background thread does before it lets go of the interpreter: an engine may wait for it
 RECORD_OVERHEAD = 64  # what a record costs beside its bytes: object header, its place in queue and ring
 
-OVERSIZED = b""  # stands for a record that cannot travel: it takes a number and is lost
+# Stands for a record that is too large to travel: the agent counts its number as lost, instead of asking for it for ever.
+OVERSIZED = msgspec.msgpack.encode(("lost", None, 0.0, None))
 
 LatestKey = Tuple[str, Optional[int], str]
 """A gauge input: ("event", source, kind) or ("obs", source, family); steps are keyed by their source alone."""
@@ -28,7 +31,7 @@ Keys = Union[None, int, Tuple[LatestKey, ...]]
 
 
 class Ring:
-    """The newest records by number. Not locked: the ledger does that. A slot without bytes is a lost record."""
+    """The newest records by number. Not locked: the ledger does that."""
 
     def __init__(self, max_records: int, max_bytes: int) -> None:
         self.max_records = max_records
@@ -39,7 +42,7 @@ class Ring:
         self.unapplied_bytes = 0  # of the records after `applied_to`
         self.applied_to = 0  # the agent has all records up to this one
         self.dropped = 0  # left the ring before the agent said that it has them
-        self.oversized = 0  # too large to travel: a number without a record
+        self.oversized = 0  # too large to travel
         self._ranges: List[int] = []
         self._slots: List[Optional[bytes]] = [None] * max_records
 
@@ -56,12 +59,10 @@ class Ring:
             if number - self.first >= max_records:
                 self.next = number
                 self._trim(max_records - 1)
-            size = len(record)
-            if size:
-                slots[number % max_records] = record
-                taken += size + RECORD_OVERHEAD
-                last[keys] = (number, record)
-            else:
+            slots[number % max_records] = record
+            taken += len(record) + RECORD_OVERHEAD
+            last[keys] = (number, record)
+            if record is OVERSIZED:
                 self.oversized += 1
             number += 1
         self.next = number
@@ -80,11 +81,9 @@ class Ring:
         self.applied_to = max(self.applied_to, applied_to)
 
     def piece(self, low: int, high: int) -> Tuple[int, List[bytes], int]:
-        """(first number, records, where to go on): the next run without a hole in low..high that fits a message."""
+        """(first number, records, where to go on): the next ones of low..high that fit a message."""
         number, high = max(low, self.first), min(high, self.next - 1)
         slots, size = self._slots, self.max_records
-        while number <= high and slots[number % size] is None:
-            number += 1
         start, total = number, 0
         records: List[bytes] = []
         stop = min(high + 1, start + MESSAGE_RECORDS)

@@ -235,6 +235,8 @@ class Link:
         if not self.is_subscribed:
             self._read_subscriptions()  # an agent that heard our first hello counts on the records after it
         ledger.absorb()
+        if self.hello_due:  # a source that was added just now is announced before its first record
+            self._say_hello()
         end = ledger.ring.next
         had_any = self._sent_next < end
         while self._sent_next < end and not self._is_late():

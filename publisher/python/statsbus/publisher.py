@@ -295,20 +295,34 @@ class Publisher:
         families: Optional[Iterable[FamilyLike]] = None,
         info: Optional[Iterable[Info]] = None,
     ) -> None:
-        """Replaces the parts of the description that are given, and announces it."""
+        """Replaces the parts of the description that are given, and announces it. ValueError: all stays as it was."""
         with self._describing:
-            if config is not None:
-                self._config = wire.scalars(config)
-            if buckets is not None:
-                self._buckets = {str(name): [float(bound) for bound in bounds] for name, bounds in buckets.items()}
-            if families is not None:
-                self._families = [_convert(family, Family) for family in families]
-            if info is not None:
-                info = list(info)
-                if any(at is not None and at not in range(len(self._sources)) for at, _, _ in info):
-                    raise ValueError("info names a source that there is not")
-                self._info = [(at, str(name), {str(k): str(v) for k, v in labels.items()}) for at, name, labels in info]
-            self._describe()
+            before = self._config, self._buckets, self._families, self._info
+            try:
+                self._replace(config, buckets, families, info)
+                self._describe()
+            except Exception:
+                self._config, self._buckets, self._families, self._info = before
+                raise
+
+    def _replace(
+        self,
+        config: Optional[Mapping[str, Any]],
+        buckets: Optional[Mapping[str, Sequence[float]]],
+        families: Optional[Iterable[FamilyLike]],
+        info: Optional[Iterable[Info]],
+    ) -> None:
+        if config is not None:
+            self._config = wire.scalars(config)
+        if buckets is not None:
+            self._buckets = {str(name): [float(bound) for bound in bounds] for name, bounds in buckets.items()}
+        if families is not None:
+            self._families = [_convert(family, Family) for family in families]
+        if info is not None:
+            info = list(info)
+            if any(at is not None and at not in range(len(self._sources)) for at, _, _ in info):
+                raise ValueError("info names a source that there is not")
+            self._info = [(at, str(name), {str(k): str(v) for k, v in labels.items()}) for at, name, labels in info]
 
     def _describe(self) -> None:
         """Rebuilds what the hello says and has it sent. Called with `_describing` held."""

@@ -17,6 +17,7 @@ QUEUE_MESSAGES = 64  # high-water mark of both sockets
 SOURCES = 1024
 FAMILIES = 1024
 RANGES = 1024  # ranges of a mark
+INTEGERS = range(-(1 << 63), 1 << 64)  # what msgpack has room for
 CONFIG_DEPTH = 12  # maps inside the configuration; the hello around it takes two of the 16 levels
 
 _HEADER = struct.Struct(">QI")
@@ -108,7 +109,7 @@ def scalars(value: Mapping[Any, Any], depth: int = CONFIG_DEPTH) -> Dict[str, An
         if isinstance(item, Mapping):
             if depth > 1:
                 out[str(key)] = scalars(item, depth - 1)
-        elif item is None or type(item) in (bool, int, float, str):
+        elif item is None or type(item) in (bool, float, str) or (type(item) is int and item in INTEGERS):
             out[str(key)] = item
     return out
 

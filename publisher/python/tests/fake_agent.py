@@ -49,6 +49,9 @@ def check_rec(content: Any, number: int, count: int, publisher: str) -> None:
 
 def check_record(record: Any) -> None:
     kind, source, clock, content = record
+    if kind == "lost":
+        assert (source, clock, content) == (None, 0.0, None)
+        return
     assert kind in ("step", "event", "obs")
     assert source is None or type(source) is int
     assert type(clock) is float

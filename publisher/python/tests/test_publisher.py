@@ -537,3 +537,21 @@ def test_a_source_that_there_is_not_is_named(publish, caplog):
     publisher.observe(2, [("a", None, 1)])
     assert publisher.counts()["faults"] == 1
     assert "there is no source 2: this publisher has 2, counted from 0" in caplog.text
+
+
+def test_an_update_that_is_refused_changes_nothing(agent, publish):
+    publisher = publish(config={"a": 1})
+    agent.until(lambda: agent.of("hello"))
+    with pytest.raises(ValueError):
+        publisher.update(config={"a": 2}, families=[{"name": f"x{i}", "type": "gauge"} for i in range(1025)])
+    with pytest.raises(ValueError):
+        publisher.update(config={"a": 3}, info=[(7, "x", {})])
+    assert publisher.add_source({"dp_rank": "1"}) == 1
+    hello = agent.until(lambda: [m for m in agent.of("hello") if len(m.payload["sources"]) == 2])[0].payload
+    assert hello["config"] == {"a": 1} and hello["families"] == []
+
+
+def test_numbers_that_the_wire_has_no_room_for_are_left_out_of_the_configuration(agent, publish):
+    publish(config={"seed": 2**64, "low": -(2**63) - 1, "most": 2**64 - 1, "least": -(2**63), "deep": {"seed": 2**200}})
+    hello = agent.until(lambda: agent.of("hello"))[0].payload
+    assert hello["config"] == {"most": 2**64 - 1, "least": -(2**63), "deep": {}}

@@ -107,18 +107,18 @@ def test_messages_stay_under_the_limits_of_bytes_and_records(agent, publish):
     assert max(m.size for m in agent.of("rec")) > 900_000
 
 
-def test_a_record_over_the_message_limit_is_lost_and_its_number_stays_a_gap(agent, publish):
+def test_a_record_over_the_message_limit_says_that_it_is_lost(agent, publish):
     publisher = publish()
     agent.until(lambda: agent.of("hello"))
     publisher.step(0, None, ITERATION)
     publisher.step(0, SCHEDULER, {"values": [0.5] * 120_000})
     publisher.step(0, None, ITERATION)
-    agent.until(lambda: set(records_of(agent, publisher)) == {1, 3})
+    agent.until(lambda: set(records_of(agent, publisher)) == {1, 2, 3})
+    assert records_of(agent, publisher)[2] == ["lost", None, 0.0, None]
     assert publisher.counts()["oversized"] == 1
-    agent.say(publisher.id, "ask", 2, 2)
-    end = agent.until(lambda: agent.of("end"))[0]
-    assert end.payload == [2, 2] and end.number == 1
-    assert not [m for m in agent.of("rec") if m.is_replay]
+    publisher.update(info=[])
+    latest = agent.until(lambda: agent.of("hello")[1:])[-1].payload["latest"]
+    assert latest == []  # nor does it hide what came before
 
 
 def test_beats_say_the_next_number_and_the_live_sources(agent, publish):

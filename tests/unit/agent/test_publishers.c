@@ -361,6 +361,22 @@ static void a_poison_answer_without_its_end_is_asked_for_in_halves_too(void **st
     assert_string_equal(bus_sent(bus), "a ask 3 4"); /* what is good widens the questions again */
 }
 
+static void a_record_that_could_not_travel_is_lost_and_leaves_no_gap(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE);
+    assert_int_equal(bus_say(bus, AGENT_STATS, 'a', "rec", 1, 2,
+                             "[[lost, null, 0.0, null], [step, 0, 1.0, {iteration_stats: {n: 1}}]]"),
+                     AGENT_ACCEPTED);
+    bus_steps(bus, AGENT_REPLAY, 'a', 1, 1); /* again */
+    assert_int_equal(bus->counters.records_lost, 1);
+    assert_int_equal(bus->counters.records_applied, 1);
+    assert_int_equal(bus->counters.records_duplicate, 1);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 1);
+    bus_wait(bus, 3000);
+    assert_string_equal(bus_sent(bus), "");
+}
+
 static void a_poison_message_on_the_stats_socket_stays_a_gap(void **state)
 {
     struct bus *bus = *state;
@@ -553,6 +569,7 @@ int main(void)
         TEST(holes_before_an_endless_one_are_asked_for_in_between),
         TEST(a_poison_answer_counts_as_lost_and_is_not_asked_for_ever),
         TEST(a_poison_record_is_found_by_halves),
+        TEST(a_record_that_could_not_travel_is_lost_and_leaves_no_gap),
         TEST(a_poison_answer_without_its_end_is_asked_for_in_halves_too),
         TEST(a_poison_message_on_the_stats_socket_stays_a_gap),
         TEST(more_gaps_than_ranges_stay_gaps_until_one_closes),

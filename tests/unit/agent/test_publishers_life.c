@@ -77,6 +77,88 @@ static void a_snapshot_of_the_far_future_is_replaced_once_a_beat_shows_its_publi
     assert_true(bus_shown(bus, "i-1", "running") == 5);
 }
 
+static const char families[] = ", families: [{name: load, type: gauge}, {name: front, type: gauge, scope: publisher}]";
+
+static double shown_by_front_end(struct bus *bus, const char *family)
+{
+    const struct agent_series *series = bus_series(bus, family);
+    for (uint32_t i = 0; series && i < agent_ledger_n_contributions(bus->ledger); i++) {
+        const struct agent_contribution *at = agent_ledger_contribution_at(bus->ledger, i);
+        for (uint32_t k = 0; at && at->is_front_end && k < at->n_shown; k++)
+            if (at->shown_cells[k] == series->first)
+                return at->shown_values[k];
+    }
+    return -1;
+}
+
+static void gauges_of_the_front_end_come_back_with_the_hello_as_others_do(void **state)
+{
+    struct bus *bus = *state;
+    char more[256];
+    snprintf(more, sizeof more, "%s, latest: [[1, obs, null, 1.0, [[load, null, 5], [front, null, 6]]]]", families);
+    assert_int_equal(bus_hello_marked(bus, 'a', 2, BUS_SOURCE, more, NULL, NULL, 0), AGENT_ACCEPTED);
+    bus_wait(bus, 50);
+    assert_true(bus_shown(bus, "i-1", "load") == 5);
+    assert_true(shown_by_front_end(bus, "front") == 6);
+}
+
+static void what_no_source_is_named_for_is_told_once_though_all_get_it(void **state)
+{
+    struct bus *bus = *state;
+    bus_hello(bus, 'a', 1, BUS_SOURCE ", {index: 1, service_name: s, instance_id: i-2, dp_rank: \"1\"}");
+    assert_int_equal(
+        bus_say(bus, AGENT_STATS, 'a', "rec", 1, 1, "[[obs, null, 1.0, [[nobody, null, 1], [n_total, null, 2]]]]"),
+        AGENT_ACCEPTED);
+    assert_int_equal(agent_ledger_counters(bus->ledger)->unknown_families, 1);
+    assert_true(bus_counter(bus, "i-1", "n_total") == 2);
+    assert_true(bus_counter(bus, "i-2", "n_total") == 2);
+}
+
+/* 100 sources, and records for all of them which one message of 1 MiB has too many of. */
+static void a_message_that_is_for_very_many_sources_is_taken_in_pieces(void **state)
+{
+    enum { SOURCES = 100, RECORDS = 8, OBSERVATIONS = 2500 };
+    struct bus *bus = *state;
+    struct sb_buf hello, records;
+    sb_buf_init(&hello, 1 << 20);
+    sb_buf_init(&records, 1 << 20);
+    char text[256];
+    snprintf(text, sizeof text, "{publisher: \"%s\", host: h, time: 1.0}", bus_id('a'));
+    pack_yaml(&hello, text);
+    hello.data[0]++;
+    sb_mp_put_str(&hello, "sources");
+    sb_mp_put_array(&hello, SOURCES);
+    for (int i = 0; i < SOURCES; i++) {
+        snprintf(text, sizeof text, "{index: %d, service_name: s, instance_id: i-%d, dp_rank: \"%d\"}", i, i, i);
+        pack_yaml(&hello, text);
+    }
+    assert_int_equal(bus_put(bus, AGENT_STATS, 'a', "hello", 1, 0, hello.data, hello.len), AGENT_ACCEPTED);
+    sb_mp_put_array(&records, RECORDS);
+    for (int i = 0; i < RECORDS; i++) {
+        pack_yaml(&records, "[obs, null, 1.0]");
+        records.data[records.len - 1 - 8 - 1 - 4 - 1]++;
+        sb_mp_put_array(&records, OBSERVATIONS);
+        for (int k = 0; k < OBSERVATIONS; k++)
+            pack_yaml(&records, "[n_total, null, 1]");
+    }
+    assert_int_equal(bus_put(bus, AGENT_STATS, 'a', "rec", 1, RECORDS, records.data, records.len),
+                     AGENT_REFUSED_too_wide);
+    assert_int_equal(bus->counters.records_applied, 0);
+    bus_wait(bus, 150);
+    assert_string_equal(bus_sent(bus), "a ask 1 8");
+    assert_int_equal(bus_put(bus, AGENT_REPLAY, 'a', "rec", 1, RECORDS, records.data, records.len),
+                     AGENT_REFUSED_too_wide);
+    bus_end(bus, 'a', 1, 1, 8);
+    assert_string_equal(bus_sent(bus), "a ask 1 4");
+    records.data[0] = 0x94;
+    assert_int_equal(bus_put(bus, AGENT_REPLAY, 'a', "rec", 1, 4, records.data, 1 + (records.len - 1) / 2),
+                     AGENT_ACCEPTED);
+    assert_true(bus_counter(bus, "i-99", "n_total") == 4 * OBSERVATIONS);
+    assert_int_equal(bus->counters.records_lost, 0);
+    sb_buf_release(&hello);
+    sb_buf_release(&records);
+}
+
 /* Case 10. */
 static void two_servers_of_one_engine_add_their_counts_and_share_their_gauges(void **state)
 {
@@ -281,6 +363,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_last_snapshot_gets_through_within_a_period_without_another_message),
         TEST(the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_nothing),
+        TEST(gauges_of_the_front_end_come_back_with_the_hello_as_others_do),
+        TEST(what_no_source_is_named_for_is_told_once_though_all_get_it),
+        TEST(a_message_that_is_for_very_many_sources_is_taken_in_pieces),
         TEST(a_snapshot_of_the_far_future_is_replaced_once_a_beat_shows_its_publishers_clock),
         TEST(two_servers_of_one_engine_add_their_counts_and_share_their_gauges),
         TEST(a_silent_source_loses_its_gauges_and_keeps_its_counters),
