@@ -1,9 +1,9 @@
 /*
  * What a scrape of each view costs, in the process of the hub and before any socket: 1,000 contributions of 1,100
- * samples on 125 nodes of one role each, with everything that is derived.
+ * samples on 125 nodes of one role each, two in a pod, with everything that is derived.
  *
- * usage: bench_views [CONTRIBUTIONS [VIEW]]     prints a line a view: name, milliseconds, lines, nanoseconds a line,
- * kilobytes, and the longest piece in milliseconds.
+ * usage: bench_views [CONTRIBUTIONS [VIEW [MODEL]]]     prints a line a view: name, milliseconds, lines, nanoseconds a
+ * line, kilobytes, and the longest piece in milliseconds. MODEL: only rows of this model_name; all have "m".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,13 +79,17 @@ static void look_at_piece(struct cost *cost, enum look look, double piece_ns, co
         cost->lines += piece->data[i] == '\n';
 }
 
-static struct cost scrape(const struct hub_view *view, enum look look)
+static struct cost scrape(const struct hub_view *view, const char *model, enum look look)
 {
     struct cost cost = {0};
     struct sb_buf out;
     sb_buf_init(&out, 16 * HUB_CHUNK_BYTES);
     double from = bench_cpu_ns();
-    const struct hub_ask ask = {.view = view, .now_ms = 1000, .own = view->spec->has_own ? put_nothing : NULL};
+    struct hub_query query = {.view = view->spec};
+    if (model && !hub_query_narrow(&query, HUB_NARROW_model_name, model))
+        die("no room in the query");
+    const struct hub_ask ask = {
+        .view = view, .now_ms = 1000, .query = &query, .own = view->spec->has_own ? put_nothing : NULL};
     struct hub_scrape *scrape = hub_scrape_new(&store, &ask);
     if (!scrape)
         die("no memory");
@@ -105,6 +109,7 @@ static struct cost scrape(const struct hub_view *view, enum look look)
 int main(int argc, char **argv)
 {
     unsigned n = argc > 1 ? (unsigned) strtoul(argv[1], NULL, 10) : 1000;
+    const char *model = argc > 3 ? argv[3] : NULL;
     static struct hub_view_specs specs;
     struct sb_err err;
     struct hub_session session;
@@ -118,16 +123,16 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < store.n_views; i++) {
         if (argc > 2 && strcmp(argv[2], store.views[i].spec->name) != 0)
             continue;
-        struct cost best = scrape(&store.views[i], LOOK_AT_LINES);
+        struct cost best = scrape(&store.views[i], model, LOOK_AT_LINES);
         for (int round = 0; round < ROUNDS; round++) {
-            struct cost pieces = scrape(&store.views[i], LOOK_AT_PIECES);
-            struct cost cost = scrape(&store.views[i], LOOK_AT_WHOLE);
+            struct cost pieces = scrape(&store.views[i], model, LOOK_AT_PIECES);
+            struct cost cost = scrape(&store.views[i], model, LOOK_AT_WHOLE);
             best.ns = cost.ns < best.ns ? cost.ns : best.ns;
             best.longest_ns = pieces.longest_ns < best.longest_ns ? pieces.longest_ns : best.longest_ns;
         }
         printf("%-10s %8.3f %8llu %7.1f %8.0f %7.3f\n", store.views[i].spec->name, best.ns / 1e6,
-               (unsigned long long) best.lines, best.ns / (double) best.lines, (double) best.bytes / 1024,
-               best.longest_ns / 1e6);
+               (unsigned long long) best.lines, best.ns / (double) (best.lines ? best.lines : 1),
+               (double) best.bytes / 1024, best.longest_ns / 1e6);
     }
     hub_session_release(&session);
     hub_store_release(&store);

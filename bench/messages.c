@@ -4,7 +4,7 @@
 
 #include "common/mp.h"
 
-enum { HISTOGRAMS = 46, BOUNDS = 21, COUNTERS = 38, GAUGES = 4, ENGINES_A_NODE = 8 };
+enum { HISTOGRAMS = 46, BOUNDS = 21, COUNTERS = 38, GAUGES = 4, ENGINES_A_NODE = 8, ENGINES_A_POD = 2 };
 enum { CELLS = HISTOGRAMS * (BOUNDS + 2) + COUNTERS, FAMILIES = HISTOGRAMS + COUNTERS + GAUGES };
 
 static void put_pair(struct sb_buf *out, const char *name, const char *value)
@@ -75,8 +75,10 @@ static void put_contribution(struct sb_buf *out, unsigned i)
 {
     char name[32];
     char node[32];
+    char pod[32];
     snprintf(name, sizeof name, "engine-%u", i);
     snprintf(node, sizeof node, "node-%u", i / ENGINES_A_NODE);
+    snprintf(pod, sizeof pod, "pod-%u", i / ENGINES_A_POD);
     sb_mp_put_array(out, 5);
     sb_mp_put_uint(out, i);
     sb_mp_put_uint(out, i + 1);
@@ -90,7 +92,7 @@ static void put_contribution(struct sb_buf *out, unsigned i)
     put_pair(out, "instance_id", name);
     put_pair(out, "role", i / ENGINES_A_NODE % 2 ? "prefill" : "decode");
     put_pair(out, "node", node);
-    put_pair(out, "pod_ip", node);
+    put_pair(out, "pod_ip", pod);
 }
 
 void bench_put_define(struct sb_buf *out, unsigned n_contributions)

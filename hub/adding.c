@@ -74,6 +74,11 @@ static size_t looks_at(const struct hub_values *values)
     return 1 + (values->n_pages + values->n_gauges) / HUB_PAGES_A_LOOK;
 }
 
+static void spend(size_t *looks, size_t n)
+{
+    *looks -= n < *looks ? n : *looks;
+}
+
 static void put_member(struct parts *parts, const struct hub_contribution *member)
 {
     note_role(parts, member->role);
@@ -110,7 +115,7 @@ static void collect(struct hub_adding *self, const struct hub_group *group, bool
             put_retired(parts, retired);
         self->next_member += is_member;
         self->next_retired += !is_member;
-        *looks -= cost < *looks ? cost : *looks;
+        spend(looks, cost);
         if (*looks == 0 && !is_hurried)
             return;
     }
@@ -206,6 +211,16 @@ static struct hub_row_sums *make_sums(struct parts *parts, bool is_whole)
     return self;
 }
 
+/* New memory is dearer than what is added to it. */
+static size_t looks_at_memory(const struct hub_row_sums *sums)
+{
+    enum { DEARER = 4 };
+    size_t looks = 0;
+    for (uint32_t i = 0; i < sums->n; i++)
+        looks += DEARER * looks_at(&sums->at[i].values);
+    return looks;
+}
+
 /* --- turns --- */
 
 static void begin(struct hub_adding *self, const struct hub_group *group)
@@ -263,6 +278,7 @@ enum hub_adding_step hub_adding_go(struct hub_adding *self, const struct hub_add
             return HUB_ADDING_NO_MEMORY;
         }
         if (is_last) {
+            spend(looks, looks_at_memory(self->sums));
             *out = self->sums;
             self->sums = NULL;
             self->group = 0;
