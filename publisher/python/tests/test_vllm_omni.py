@@ -31,6 +31,9 @@ def logger_class(monkeypatch, folder):
                 super().__init__(vllm_config, list(stage_replica_map))
                 made.append(self)
 
+            def register_replica(self, engine_idx, stage, replica):
+                self.registered = (engine_idx, stage, replica)
+
         for name in ("vllm_omni", "vllm_omni.metrics", omni.LOGGER_MODULE):
             monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
         setattr(sys.modules[omni.LOGGER_MODULE], omni.LOGGER_CLASS, OmniPrometheusStatLogger)
@@ -61,6 +64,20 @@ def test_each_stage_and_replica_is_a_source(healing_agent, logger_class):
     ]  # fmt: skip
     assert [r[1] for r in steps(healing_agent)] == [0, 1, 2, 2]
     assert logger.recorded == 4 and type(logger).made == 1, "its own metrics go on"
+
+
+def test_replicas_that_come_later_are_sources_too(healing_agent, logger_class):
+    logger = logger_class()(fake_vllm.config(), {})
+    logger.record(SchedulerStats(1), IterationStats(), engine_idx=0)  # nobody knows of whom
+    for index, replica in enumerate(("0", "1", "1")):
+        logger.register_replica(min(index, 1), "2", replica)
+    assert logger.registered == (1, "2", "1")
+    logger.record(SchedulerStats(2), IterationStats(), engine_idx=1)
+    healing_agent.until(lambda: steps(healing_agent) and healing_agent.of("hello"))
+    healing_agent.until(lambda: len(healing_agent.of("hello")[-1].payload["sources"]) == 2)
+    sources = healing_agent.of("hello")[-1].payload["sources"]
+    assert [(s["stage"], s["replica"], s["observed"]) for s in sources] == [("2", "0", True), ("2", "1", True)]
+    assert [r[1] for r in steps(healing_agent)] == [1]
 
 
 def test_it_can_take_the_place_of_the_metrics(healing_agent, logger_class):

@@ -31,7 +31,7 @@ class Engine:
     ) -> None:
         self._vllm_config = vllm_config
         self._vllm_version = vllm_version
-        self._places = places or {}
+        self._places = dict(places or {})
         self._ranks = self._data_parallel_size()
         info = engine_info(vllm_config, engine_indexes, vllm_version)
         self._identity = identity(os.environ, model_name(info), info.get("kv_transfer_role"))
@@ -64,6 +64,7 @@ class Engine:
         if engine is None:
             engine = _engines[id(vllm_config)] = cls(vllm_config, engine_indexes, places, vllm_version)
         else:
+            engine._places.update(places or {})
             engine._add(engine_indexes)
         return engine
 
@@ -164,7 +165,8 @@ class Engine:
     def _source(self, index: int) -> Dict[str, Any]:
         if index in self._places:
             stage, replica = self._places[index]
-            return {**self._identity, "dp_rank": "0", "stage": stage, "replica": replica}
+            # Stages without a scheduler never have a step: what steps feed must not stand at zero for them.
+            return {**self._identity, "dp_rank": "0", "stage": stage, "replica": replica, "observed": True}
         return {**self._identity, "dp_rank": str(index)}
 
     def _data_parallel_size(self) -> int:

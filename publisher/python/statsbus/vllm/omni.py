@@ -48,14 +48,32 @@ def publish_too(logger: Any) -> None:
             make(self, vllm_config, stage_replica_map, *args, **kwargs)
         else:
             self._stage_replica_map = stage_replica_map
+        self.statsbus_config = vllm_config
         self.statsbus_engine = _engine(vllm_config, stage_replica_map)
 
     logger.__init__ = make_both
+    if hasattr(logger, "register_replica"):
+        logger.register_replica = _registering(logger.register_replica, is_alone)
     for name in CALLS:
         setattr(logger, name, _both(getattr(logger, name, None), name, is_alone))
 
 
+def _registering(own: Any, is_alone: bool) -> Any:
+    """`register_replica`: one more engine index, after the start; perhaps the first of all."""
+
+    @functools.wraps(own)
+    def register_both(self: Any, engine_idx: int, stage: str, replica: str) -> None:
+        if not is_alone:
+            own(self, engine_idx, stage, replica)
+        self.statsbus_engine = _engine(self.statsbus_config, {engine_idx: (stage, replica)}) or self.statsbus_engine
+
+    return register_both
+
+
 def _engine(vllm_config: Any, stage_replica_map: Any) -> Any:
+    """None where there is no replica yet, or something is wrong."""
+    if not stage_replica_map:
+        return None
     try:
         import vllm
 
