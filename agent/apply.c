@@ -556,8 +556,9 @@ void agent_apply(struct agent_binding *self, enum agent_record_type type, struct
     self->when = when;
     self->record++;
     self->has_opened = false;
-    if (type == AGENT_RECORD_STEP && !self->is_declared)
-        binding_declare(self, false); /* the step brings the gauges */
+    const enum agent_record_type begins = self->to->is_front_end ? AGENT_RECORD_EVENT : AGENT_RECORD_STEP;
+    if (!self->is_declared && type == begins)
+        binding_declare(self, false); /* gauges come with the record */
     const uint8_t *at = content->at;
     struct plan_scope *scope = type < AGENT_RECORD_OBS ? self->side->records[type] : NULL;
     if (type == AGENT_RECORD_OBS && is_array(*at))

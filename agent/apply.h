@@ -19,7 +19,7 @@ struct agent_binding;
 
 /* plan, ledger and to are borrowed for its life. Declares what exists from the start (counters, histograms; gauges only
  * with with_gauges: set it for contributions that are new and whose hello has no mark), unless the source says that it
- * is observed: then its first step does. And info samples. NULL: out of memory. */
+ * is observed: then its first step does (of a front end, its first event). And info samples. NULL: out of memory. */
 struct agent_binding *agent_binding_new(struct agent_plan *plan, struct agent_ledger *ledger,
                                         struct agent_contribution *to, const struct agent_hello *hello,
                                         const struct agent_hello_source *source, bool with_gauges) SB_CHECK;

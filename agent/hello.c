@@ -334,7 +334,7 @@ static enum sb_rc make_source(const struct reading *self, const struct wire_sour
 {
     struct sb_err reason = {.rc = SB_FORMAT};
     out->index = from->index;
-    out->is_observed = from->is_observed && !is_front_end;
+    out->is_observed = from->is_observed;
     out->source = make_labels(self, from, PART_SOURCE, is_front_end, &reason);
     if (out->source)
         out->identity = make_labels(self, from, PART_IDENTITY, is_front_end, &reason);

@@ -20,7 +20,7 @@ enum {
 
 struct agent_hello_source {
     uint32_t index;
-    bool is_observed;             /* of observations: nothing starts at zero before its first step */
+    bool is_observed;             /* of observations: see agent_binding_new */
     struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
     struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip and the extra labels */
 };

@@ -71,10 +71,15 @@ static void an_observed_source_has_nothing_at_zero_before_its_first_step(void **
     for (size_t i = 0; i < SB_COUNT(families); i++)
         assert_string_equal(rig_show(&rig, rig.engine, families[i]), "");
     assert_string_equal(rig_show(&rig, rig.engine, "statsbus_source_refused_samples_total"), "0");
+    assert_string_equal(rig_show(&rig, rig.front_end, "vllm:admission_rejections_total"), "");
+    assert_string_equal(rig_show(&rig, rig.front_end, "statsbus_source_lost_records_total"), "0");
     rig_step(&rig, "{scheduler_stats: {num_running_reqs: 2}, iteration_stats: {}}");
     assert_string_equal(rig_show(&rig, rig.engine, "vllm:num_preemptions_total"), "0");
     assert_string_equal(rig_show(&rig, rig.engine, "vllm:num_requests_running"), "2");
     assert_string_equal(rig_show(&rig, rig.engine, "vllm:kv_cache_usage_perc"), "");
+    rig_apply_as(&rig, AGENT_RECORD_EVENT, "{admission: {reason: max_num_queued_reqs}}", AGENT_APPLY_ALL);
+    assert_string_equal(rig_show(&rig, rig.front_end, "vllm:admission_rejections_total"),
+                        "reason=\"max_num_queued_reqs\" 1; reason=\"max_num_queued_tokens\" 0");
     rig_release(&rig);
     rig_init(&rig, NULL, "");
     assert_string_equal(rig_show(&rig, rig.engine, "vllm:kv_cache_usage_perc"), "0");
