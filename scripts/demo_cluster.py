@@ -124,7 +124,7 @@ class Demo:
 
 def prometheus_config(text: str, cluster: Cluster) -> str:
     """Puts ports of this machine in the place of the services of compose.yaml."""
-    agents = [f"agent-{chr(ord('a') + i)}:9465" for i in range(len(cluster.nodes))]
+    agents = ("agent-a:9465", "agent-b:9466")
     ports = {"hub:9464": cluster.hub.port, **{name: node.agent.port for name, node in zip(agents, cluster.nodes)}}
     for target, port in ports.items():
         if f'"{target}"' not in text:
