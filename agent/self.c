@@ -145,6 +145,8 @@ static void put_limits(const struct agent_self *self, const struct sb_expo *expo
     put(expo, PREFIX "http_refused_total", SB_COUNTER, "HTTP requests answered with 4xx.", (double) http.refused);
     put(expo, PREFIX "http_turned_away_total", SB_COUNTER, "HTTP connections over the limit.",
         (double) http.turned_away);
+    put(expo, PREFIX "http_hung_up_total", SB_COUNTER, "HTTP connections that took too long for one answer.",
+        (double) http.hung_up);
 }
 
 void agent_self_render(const struct agent_self *self, const struct sb_expo *expo, int64_t now_ms)

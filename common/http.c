@@ -8,6 +8,7 @@
 
 #include "accept.h"
 #include "address.h"
+#include "clock.h"
 #include "gzip.h"
 #include "http_private.h"
 
@@ -15,6 +16,13 @@ enum {
     BACKLOG = 128,
     GZIP_LEAST = 1024, /* below that a body is sent as it is: it fits one packet either way */
     TIMER_NONE = -1,
+};
+
+/* A connection of a client. Its place in MHD's keeping is its socket context. */
+struct client {
+    bool is_open;
+    int fd;
+    int64_t since_ms; /* when it came, or its last answer was complete */
 };
 
 struct sb_http {
@@ -27,6 +35,8 @@ struct sb_http {
     int timer;           /* of the next MHD_run, or TIMER_NONE */
     unsigned port;
     unsigned connections;
+    struct client clients[SB_HTTP_CONNECTIONS_MAX];
+    int64_t answer_ms; /* how long a client may take for a request and its answer */
     struct sb_http_counters counters;
 };
 
@@ -262,21 +272,71 @@ static enum MHD_Result on_accept(void *arg, const struct sockaddr *address, sock
     return MHD_NO;
 }
 
+static void open_client(struct sb_http *self, struct MHD_Connection *connection, void **state)
+{
+    self->connections++;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    for (size_t i = 0; info && i < SB_HTTP_CONNECTIONS_MAX; i++) {
+        struct client *client = &self->clients[i];
+        if (client->is_open)
+            continue;
+        *client = (struct client){.is_open = true, .fd = info->connect_fd, .since_ms = sb_mono_ms()};
+        *state = client;
+        return;
+    }
+}
+
 static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
                           enum MHD_ConnectionNotificationCode code)
 {
-    (void) connection;
-    (void) state;
     struct sb_http *self = arg;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        self->connections++;
-    else
-        self->connections--;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        open_client(self, connection, state);
+        return;
+    }
+    self->connections--;
+    if (*state)
+        ((struct client *) *state)->is_open = false;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **request_state,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void) arg;
+    (void) request_state;
+    (void) code;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct client *client = info ? info->socket_context : NULL;
+    if (client)
+        client->since_ms = sb_mono_ms();
 }
 
 /* --- the loop --- */
 
 static int on_timer(zloop_t *loop, int timer, void *arg);
+
+/*
+ * MHD closes what is silent. A client that sends or takes a few bytes now and then never is, and would hold its place
+ * for good: it is hung up on, and MHD sees a connection that broke. Returns how long the next one still has; -1: none.
+ */
+static int64_t end_overlong(struct sb_http *self, int64_t now_ms)
+{
+    int64_t next_ms = -1;
+    for (size_t i = 0; i < SB_HTTP_CONNECTIONS_MAX && self->connections > 0; i++) {
+        struct client *client = &self->clients[i];
+        if (!client->is_open)
+            continue;
+        int64_t left_ms = client->since_ms + self->answer_ms - now_ms;
+        if (left_ms <= 0) {
+            shutdown(client->fd, SHUT_RDWR);
+            self->counters.hung_up++;
+            client->since_ms = now_ms; /* gone in a moment; and if not, told again */
+            left_ms = self->answer_ms;
+        }
+        next_ms = next_ms < 0 || left_ms < next_ms ? left_ms : next_ms;
+    }
+    return next_ms;
+}
 
 /*
  * MHD tells by its timeout when it wants to run again without any socket being ready: at once while a response goes on
@@ -286,12 +346,16 @@ static int on_timer(zloop_t *loop, int timer, void *arg);
 static void run(struct sb_http *self)
 {
     MHD_run(self->daemon);
+    const int64_t left_ms = end_overlong(self, sb_mono_ms());
     if (self->timer != TIMER_NONE)
         zloop_timer_end(self->loop, self->timer);
     self->timer = TIMER_NONE;
     MHD_UNSIGNED_LONG_LONG timeout_ms;
-    if (MHD_get_timeout(self->daemon, &timeout_ms) == MHD_YES)
-        self->timer = zloop_timer(self->loop, (size_t) timeout_ms, 1, on_timer, self);
+    if (MHD_get_timeout(self->daemon, &timeout_ms) != MHD_YES)
+        return;
+    if (left_ms >= 0 && timeout_ms > (MHD_UNSIGNED_LONG_LONG) left_ms)
+        timeout_ms = (MHD_UNSIGNED_LONG_LONG) left_ms;
+    self->timer = zloop_timer(self->loop, (size_t) timeout_ms, 1, on_timer, self);
 }
 
 static int on_timer(zloop_t *loop, int timer, void *arg)
@@ -319,11 +383,11 @@ static enum sb_rc start(struct sb_http *self, const char *listen_at, struct sb_e
         return SB_IO; /* err says which */
 
     /* The limit is kept by on_accept, which counts; MHD's own lies one above and is never reached. */
-    self->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, on_accept, self, on_request, self, MHD_OPTION_LISTEN_SOCKET, fd,
-                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned) SB_HTTP_CONNECTIONS_MAX + 1,
-                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned) SB_HTTP_TIMEOUT_S,
-                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) SB_HTTP_CONNECTION_MEMORY,
-                                    MHD_OPTION_NOTIFY_CONNECTION, on_connection, self, MHD_OPTION_END);
+    self->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL, 0, on_accept, self, on_request, self, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned) SB_HTTP_CONNECTIONS_MAX + 1, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned) SB_HTTP_TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) SB_HTTP_CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, self, MHD_OPTION_NOTIFY_COMPLETED, on_completed, self, MHD_OPTION_END);
     if (!self->daemon) {
         close(fd);
         return sb_fail(err, SB_NOMEM, "cannot start the HTTP server on %s", listen_at);
@@ -349,6 +413,7 @@ struct sb_http *sb_http_new(zloop_t *loop, const char *listen, const struct sb_h
     self->n_routes = n_routes;
     self->arg = arg;
     self->timer = TIMER_NONE;
+    self->answer_ms = (int64_t) SB_HTTP_ANSWER_S * 1000;
     if (start(self, listen, err) != SB_OK)
         return NULL;
 
@@ -370,6 +435,11 @@ void sb_http_destroy(struct sb_http **self_p)
         MHD_stop_daemon(self->daemon); /* closes the streams under way, and the listening socket */
     }
     free(self);
+}
+
+void sb_http_limit_answers(struct sb_http *self, int64_t ms)
+{
+    self->answer_ms = ms;
 }
 
 unsigned sb_http_port(const struct sb_http *self)

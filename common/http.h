@@ -61,7 +61,8 @@ struct sb_http_route {
 enum {
     SB_HTTP_QUERY_MAX = 64,
     SB_HTTP_CONNECTIONS_MAX = 64,
-    SB_HTTP_TIMEOUT_S = 15,
+    SB_HTTP_TIMEOUT_S = 15,              /* of silence */
+    SB_HTTP_ANSWER_S = 120,              /* for a request and its answer in all */
     SB_HTTP_BODY_MAX = 64 * 1024 * 1024, /* of a body that is built whole */
 };
 
@@ -83,6 +84,7 @@ struct sb_http_counters {
     uint64_t requests;
     uint64_t refused;     /* answered with 4xx */
     uint64_t turned_away; /* connections over the limit */
+    uint64_t hung_up;     /* connections that took too long for one answer */
 };
 struct sb_http_counters sb_http_counters(const struct sb_http *self);
 

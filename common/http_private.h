@@ -15,4 +15,7 @@ enum { SB_HTTP_CONNECTION_MEMORY = 80 * 1024 };
  */
 struct MHD_Response *sb_http_stream_response(struct sb_http_stream stream, bool is_gzip) SB_CHECK;
 
+/* In the place of SB_HTTP_ANSWER_S, for tests. */
+void sb_http_limit_answers(struct sb_http *self, int64_t ms);
+
 #endif

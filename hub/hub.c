@@ -111,6 +111,7 @@ static void fill_own(void *arg, struct hub_own *own)
     own->http_requests = http.requests;
     own->http_refused = http.refused;
     own->http_turned_away = http.turned_away;
+    own->http_hung_up = http.hung_up;
 }
 
 static enum sb_rc open_store(struct hub *self, struct sb_err *err)

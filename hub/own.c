@@ -257,6 +257,11 @@ static void put_http_turned_away(const struct lines *lines)
     put(lines, (double) lines->own->http_turned_away);
 }
 
+static void put_http_hung_up(const struct lines *lines)
+{
+    put(lines, (double) lines->own->http_hung_up);
+}
+
 static const struct own_family {
     const char *name;
     enum sb_type type;

@@ -22,6 +22,7 @@ struct hub_own {
     uint64_t http_requests;
     uint64_t http_refused;
     uint64_t http_turned_away;
+    uint64_t http_hung_up;
 };
 
 /* Those that the query wants: none when it narrows by labels that they don't have. */

@@ -1,3 +1,4 @@
+#include "common/http_private.h"
 #include "http_client.h"
 
 static void a_small_body_has_its_length(void **state)
@@ -265,6 +266,28 @@ static void slow_clients_stop_nobody(void **state)
     /* The streams still open are closed with the server: see drop. */
 }
 
+static bool two_are_hung_up(struct fixture *self)
+{
+    return sb_http_counters(self->http).hung_up >= 2;
+}
+
+/* One takes nothing of its answer, one never completes its request: both would hold their places for good. */
+static void who_takes_too_long_is_hung_up_on(void **state)
+{
+    struct fixture *self = *state;
+    self->bytes = STREAM_BYTES;
+    self->piece = 10000;
+    sb_http_limit_answers(self->http, 200);
+    connect_client(self, GET("/stream", ""), false);
+    connect_client(self, "GET /hello HT", false);
+    run_until(self, some_was_given);
+    run_until(self, two_are_hung_up);
+    run_until(self, all_are_closed);
+    assert_true(self->given < STREAM_BYTES);
+    assert_non_null(strstr(ask(self, GET("/hello", "")), "hello\n"));
+    assert_int_equal(sb_http_counters(self->http).hung_up, 2);
+}
+
 /* Two of them work on and on without any text, as a scrape does that looks for what isn't there. */
 static void streams_of_empty_pieces_stop_nobody(void **state)
 {
@@ -370,6 +393,7 @@ int main(void)
         TEST(a_connection_is_kept_and_may_be_pipelined),
         TEST(a_client_that_leaves_early_ends_its_stream),
         TEST(slow_clients_stop_nobody),
+        TEST(who_takes_too_long_is_hung_up_on),
         TEST(streams_of_empty_pieces_stop_nobody),
         TEST(connections_over_the_limit_are_turned_away_and_counted),
         TEST(addresses),
