@@ -76,3 +76,10 @@ def test_the_page_of_settings_is_what_their_tables_make() -> None:
 @pytest.mark.parametrize("path", ["agent/agent_settings.def", "hub/hub_settings.def"])
 def test_every_setting_is_found_by_the_maker_of_its_page(path: str) -> None:
     assert [row.name for row in make_docs.read_settings(REPOSITORY / path)] == [row[0] for row in definitions(path, "SETTING")]
+
+
+def test_decisions_are_numbered_without_a_gap_or_a_twin() -> None:
+    pages = sorted(REPOSITORY.glob("docs/decisions/0*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        assert page.read_text().startswith(f"# {int(page.name[:4])}. "), page.name
