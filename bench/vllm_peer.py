@@ -79,14 +79,20 @@ def _histogram(name: str, bucket_set: str) -> Any:
     return metric.labels(**_labels)
 
 
+def _waiting(scheduler: Any) -> Any:
+    return scheduler.num_waiting_reqs + scheduler.num_skipped_waiting_reqs
+
+
 _counters: dict[str, Any] = {}
-_gauges = [(prometheus_client.Gauge(f"vllm:{name}", name, list(_labels), registry=_registry).labels(**_labels), operator.attrgetter(name))
-           for name in ("num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "kv_cache_usage")]
+_gauges = [(prometheus_client.Gauge(f"vllm:{name}", name, list(_labels), registry=_registry).labels(**_labels), value)
+           for name, value in [*((name, operator.attrgetter(name)) for name in (
+               "num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "kv_cache_usage")), ("waiting", _waiting)]]
 _numbers = {part: [(_counter(name, **labels), operator.attrgetter(path)) for name, owner, path, labels in reference.COUNTERS
-                   if owner == part and not path.startswith(("connector", "perf"))]
+                   if owner == part and name != "prompt_tokens_cached_by_source" and not path.startswith(("connector", "perf"))]
             for part in ("scheduler_stats", "iteration_stats")}
 _lists = [(_histogram(name, bucket_set), operator.attrgetter(path)) for name, bucket_set, path in reference.ITERATION_LISTS]
 _requests = [(_histogram(name, bucket_set), operator.attrgetter(path)) for name, bucket_set, path in reference.REQUEST_FIELDS]
+_by_tier = prometheus_client.Counter("vllm:prompt_tokens_cached_by_source", "by tier", [*_labels, "source"], registry=_registry)
 _ended = _counter("request_success", finished_reason="length")
 _iteration = _histogram("iteration_tokens_total", "iteration_tokens")
 
@@ -95,6 +101,8 @@ def record(scheduler: Any, iteration: Any) -> None:
     """One step, counted."""
     for gauge, value in _gauges:
         gauge.set(value(scheduler))
+    # vLLM keeps no child of this one, but looks it up at each step.
+    _by_tier.labels("tiny", "0", "device").inc(scheduler.prefix_cache_stats.hits)
     for part, stats in (("scheduler_stats", scheduler), ("iteration_stats", iteration)):
         for counter, value in _numbers[part]:
             counter.inc(value(stats))

@@ -46,6 +46,7 @@ def test_connectors_behind_a_connector_are_shown(cluster: Cluster, connector: An
         monkeypatch.setenv(name, value)
     config = connector(Behind, "MultiConnector")
     engine = Engine.of(config, [0])
+    record = engine.calls()["record"]
     hub = cluster.hub
 
     def shown(name: str, **labels: str) -> float | None:
@@ -59,7 +60,7 @@ def test_connectors_behind_a_connector_are_shown(cluster: Cluster, connector: An
         for n in range(10):
             stats = {"NixlConnector": {"transfer_duration": [0.5, 2.0], "num_kv_expired_reqs": [1]},
                      "OffloadingConnector": {"bytes": {("load",): 2e6, ("store",): 3}, "usage": {"cpu": n / 10, "disk": 0.5}}}
-            engine.record(fake_vllm.SchedulerStats(n, kv_connector_stats=stats), None)
+            record(fake_vllm.SchedulerStats(n, kv_connector_stats=stats), None)
         wait_for(lambda: shown("vllm:nixl_xfer_time_seconds_bucket", le="1.0") == 10 and shown("vllm:nixl_xfer_time_seconds_count") == 20,
                  "NIXL's transfers are counted")
         assert shown("vllm:nixl_num_kv_expired_reqs_total") == 10

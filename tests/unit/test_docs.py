@@ -44,7 +44,7 @@ def test_every_family_about_sources_is_told_of() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", rows, flags=re.M)) == known
 
 
-DOCUMENTS = [path for folder in (".", "docs", "docs/decisions", "schemas", "schemas/catalog", "publisher/python")
+DOCUMENTS = [path for folder in (".", "docs", "docs/decisions", "docs/engines", "schemas", "schemas/catalog", "publisher/python")
              for path in sorted((REPOSITORY / folder).glob("*.md"))]
 
 
@@ -83,3 +83,12 @@ def test_decisions_are_numbered_without_a_gap_or_a_twin() -> None:
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     for page in pages:
         assert page.read_text().startswith(f"# {int(page.name[:4])}. "), page.name
+
+
+def test_every_variable_of_the_vllm_plugin_is_told_of() -> None:
+    package = REPOSITORY / "publisher" / "python" / "statsbus"
+    read = {name for path in package.rglob("*.py") for name in re.findall(r'"(STATSBUS_\w+|POD_\w+|NODE_NAME)"', path.read_text())}
+    page = (REPOSITORY / "docs" / "engines" / "vllm.md").read_text()
+    table = page.split("## Variables", 1)[1].split("\n## ", 1)[0]
+    told = {name for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.M) for name in re.findall(r"`(\w+)`", cell)}
+    assert told == read

@@ -18,7 +18,7 @@ from .wire import MESSAGE_RECORDS, PIECE_BYTES, Mark, array_header
 
 LATEST_KEYS = 16384  # gauge inputs whose last record is remembered
 DEFERRED = 1024  # calls that wait for the background thread; whoever adds one more does some of them
-CARE_DEFERRED = 2  # so many: more than come in, too few to be felt
+CARE_DEFERRED = 4  # so many: more than come in, too few to be felt
 YIELD_AFTER = 8  # calls that the background thread does before it lets go of the interpreter: an engine may wait for it
 RECORD_OVERHEAD = 64  # what a record costs beside its bytes: object header, its place in queue and ring
 
@@ -127,7 +127,10 @@ class Ring:
 class Ledger:
     """One publisher life's records. Thread-safe; nothing here blocks a recording thread."""
 
-    def __init__(self, ring_records: int, ring_bytes: int) -> None:
+    def __init__(
+        self, ring_records: int, ring_bytes: int, fault: Callable[[Exception], None] = lambda error: None
+    ) -> None:
+        self._fault = fault
         self.pending: Deque[Tuple[Keys, bytes]] = deque()
         # Roughly the bytes in `pending`: racing threads may miss one another's additions. It only bounds memory.
         self.pending_bytes = 0
@@ -135,7 +138,7 @@ class Ledger:
         # thread sleeps, so that the first record wakes it: one comparison on the recording path serves both ends.
         self.care_above = 0
         self.busy_limit = max(1, ring_bytes // 4)  # `care_above` while the background thread ticks
-        # Calls that record, and their arguments: they cost a recording thread no more than to append them.
+        # Calls that record, and what with: they cost a recording thread no more than to append them.
         self.deferred: Deque[Tuple[Callable[..., None], Tuple[Any, ...]]] = deque()
         self.defer_limit = 0  # what `care_above` is to `pending`
         self.ring = Ring(ring_records, ring_bytes)
@@ -152,26 +155,33 @@ class Ledger:
         self.defer_limit = DEFERRED if is_awake else 0
 
     def expand(self) -> None:
-        """Does what is deferred, in order. Calls must not raise. The interpreter is let go of now and then."""
+        """Does what is deferred, in order. The interpreter is let go of now and then."""
+        pop = self.deferred.popleft
         with self._expanding:
             for done in range(1, len(self.deferred) + 1):
-                if not self._do_next():
+                try:
+                    call, args = pop()
+                except IndexError:  # another thread relieved us of it
                     return
+                try:
+                    call(*args)
+                except Exception as error:
+                    self._fault(error)
                 if done % YIELD_AFTER == 0:
                     time.sleep(0)
 
     def relieve(self) -> None:
         """Does the oldest of too much that is deferred; beside a thread that expands, which may wait for its turn."""
+        pop = self.deferred.popleft
         for _ in range(CARE_DEFERRED):
-            self._do_next()
-
-    def _do_next(self) -> bool:
-        try:
-            call, args = self.deferred.popleft()
-        except IndexError:  # another thread was faster
-            return False
-        call(*args)
-        return True
+            try:
+                call, args = pop()
+            except IndexError:
+                return
+            try:
+                call(*args)
+            except Exception as error:
+                self._fault(error)
 
     def absorb(self, wait: bool = True) -> None:
         """

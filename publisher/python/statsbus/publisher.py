@@ -23,7 +23,9 @@ from .wire import Family, Source
 CONNECT_S = 0.5  # how long a new publisher that is closed at once looks for an agent
 STOP_S = 0.1  # what the last batch gets in any case
 EXIT_S = 2.0  # what an interpreter that exits spends at most on a publisher that nobody closed
+INFINITY = math.inf
 BUFFER_BYTES = 4096  # to begin with; a buffer grows to what its records need
+BUFFER_KEPT = wire.RECORD_BYTES  # one that grew beyond is not used again
 DESCRIPTION_BYTES = 640 << 10  # of the hello without `latest`; what is left of the message is for those
 
 SourceLike = Union[Source, Mapping[str, Any]]
@@ -107,7 +109,8 @@ class Publisher:
         self._not_gauges: Set[str] = set()
         self._indexes = _Indexes()
         self._description: Dict[str, Any] = {}
-        self._encode_into = Encoder().encode_into
+        encoder = Encoder()
+        self._encode, self._encode_into = encoder.encode, encoder.encode_into
         self._buffers: List[bytearray] = []  # to encode into: growing one result from nothing costs more than a copy
         self._begin_life()
         for source in sources:
@@ -147,12 +150,22 @@ class Publisher:
     ) -> None:
         """Records one engine step: the engine's own stats as maps, dataclasses or plain objects, or None."""
         try:
+            if time is None:
+                time = self._clock()
+            elif type(time) is not float or not -INFINITY < time < INFINITY:
+                time = _finite(time)
             content = {
                 "scheduler_stats": scheduler_stats,
                 "iteration_stats": iteration_stats,
                 "mm_cache_stats": mm_cache_stats,
             }
-            self._record("step", self._indexes[source], content, time, None if scheduler_stats is None else source)
+            buffers = self._buffers
+            buffer = buffers.pop() if buffers else bytearray(BUFFER_BYTES)
+            self._encode_into(("step", self._indexes[source], time, content), buffer)
+            record = bytes(buffer)
+            if len(record) <= BUFFER_KEPT:
+                buffers.append(buffer)
+            self._append(record, None if scheduler_stats is None else source)
         except Exception as error:
             self._salvage_step(error, source, scheduler_stats, iteration_stats, mm_cache_stats, time)
 
@@ -184,28 +197,23 @@ class Publisher:
 
     def later(self, call: Callable[..., None], *args: Any) -> None:
         """
-        Has call(*args) made on the background thread, within batch_s, before what is recorded after it. For an engine
-        whose stats nobody changes any more: it pays for appending them, not for encoding. The call must not raise.
+        Has call(*args) made on the background thread, within batch_s. For an engine whose stats nobody changes any more:
+        it pays for appending them, not for encoding. What is recorded so states its `time`.
         """
         ledger = self._ledger
-        ledger.deferred.append((call, args))
-        if len(ledger.deferred) > ledger.defer_limit:
+        deferred = ledger.deferred
+        deferred.append((call, args))
+        if len(deferred) > ledger.defer_limit:
             self._care()
 
     def _index(self, source: Optional[int]) -> Optional[int]:
         return None if source is None else self._indexes[source]
 
     def _record(self, kind: str, source: Optional[int], content: Any, time: Optional[float], keys: Keys) -> None:
-        buffers = self._buffers
-        try:
-            buffer = buffers.pop()
-        except IndexError:  # more threads encode at once than ever before
-            buffer = bytearray(BUFFER_BYTES)
-        self._encode_into((kind, source, self._clock() if time is None else _finite(time), content), buffer)
-        record = bytes(buffer)
-        if len(record) <= wire.RECORD_BYTES:
-            buffers.append(buffer)
-        else:
+        self._append(self._encode((kind, source, self._clock() if time is None else _finite(time), content)), keys)
+
+    def _append(self, record: bytes, keys: Keys) -> None:
+        if len(record) > wire.RECORD_BYTES:
             keys, record = None, OVERSIZED
         ledger = self._ledger
         ledger.pending.append((keys, record))
@@ -416,7 +424,7 @@ class Publisher:
     def _begin_life(self) -> None:
         """A process life: own id, own locks, nothing recorded, no thread."""
         self._id = secrets.token_hex(16)
-        self._ledger = Ledger(*self._ring_limits)
+        self._ledger = Ledger(*self._ring_limits, self.fault)
         self._link = None
         self._starting = threading.Lock()
         self._describing = threading.RLock()
@@ -451,7 +459,7 @@ class Publisher:
 def _finite(time: float) -> float:
     """As a float, which the wire asks for: an agent refuses a whole message for one record without a time."""
     time = float(time)
-    if not -math.inf < time < math.inf:
+    if not -INFINITY < time < INFINITY:
         raise ValueError(f"a record cannot have the time {time}")
     return time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 import threading
@@ -14,6 +15,12 @@ from statsbus.ledger import DEFERRED
 from statsbus.link import Link
 
 STEP = {"inter_token_latencies_iter": [0.02] * 256}
+
+
+def run_python(agent, program):
+    env = {**os.environ, "STATSBUS_ENGINES": agent.engines, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(program)]
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 
 
 def later(publisher, n):
@@ -61,6 +68,19 @@ def test_calls_are_made_on_the_background_thread(agent, publish):
         publisher.later(lambda: seen.append(threading.current_thread().name))
     agent.until(lambda: len(seen) == 10)
     assert set(seen) == {"statsbus"}
+
+
+def test_a_call_that_raises_is_counted_and_stops_nothing(agent, publish):
+    publisher = publish()
+    publisher.later(len)  # of nothing
+    later(publisher, 1)
+    agent.until(lambda: numbers(agent, publisher) == [1])
+    assert publisher.counts()["faults"] == 1 and publisher.counts()["network_faults"] == 0
+    ledger = publisher._ledger
+    for _ in range(DEFERRED + 100):
+        publisher.later(len)
+    agent.until(lambda: publisher.counts()["faults"] == 1 + DEFERRED + 100)
+    assert not ledger.deferred
 
 
 def test_many_threads_record_later_and_each_counts_once(healing_agent, publish):
@@ -132,16 +152,28 @@ def test_a_forked_child_does_not_do_what_waits_in_its_parent(healing_agent, fold
         assert os.waitpid(child, 0)[1] == 0
         assert publisher.close()
     """
-    import subprocess
-
-    env = {**os.environ, "STATSBUS_ENGINES": healing_agent.engines, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=env, stderr=subprocess.PIPE, text=True)
+    process = run_python(healing_agent, code)
     healing_agent.until(lambda: process.poll() is not None, 30)
     assert (process.returncode, process.communicate()[1]) == (0, "")
     counts = sorted(
         [r[3]["scheduler_stats"]["n"] for _, r in sorted(records.items())] for records in healing_agent.records.values()
     )
     assert counts == [list(range(100)), [1000, 1001, 1002]]
+
+
+def test_an_interpreter_that_ends_does_what_waits(healing_agent, folder):
+    code = """
+        import statsbus
+        publisher = statsbus.Publisher([{}], batch_s=5.0)
+        assert publisher.flush(5.0)
+        for n in range(100):
+            publisher.later(publisher.step, 0, {"n": n}, None)
+    """
+    process = run_python(healing_agent, code)
+    healing_agent.until(lambda: process.poll() is not None, 30)
+    assert (process.returncode, process.communicate()[1]) == (0, "")
+    (records,) = healing_agent.records.values()
+    assert [r[3]["scheduler_stats"]["n"] for _, r in sorted(records.items())] == list(range(100))
 
 
 def test_it_costs_a_thread_a_fraction_of_encoding(publish):

@@ -15,7 +15,6 @@ from .connectors import Connectors
 from .identity import identity
 from .records import VllmRecorder, description, fields_of, iteration_content, model_name
 
-CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
 CONNECTORS = ("kv_transfer_config", "ec_transfer_config")  # parts of the configuration, set where there are any
 CLOSE_S = 1.0  # for the agent to get the rest, when an engine goes away and its process stays
 
@@ -52,7 +51,7 @@ class Engine:
         self._adding = threading.Lock()
         self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
         self._is_simple = not (self._connectors.fields or self._recorder.has_adapters)
-        self._step, self._later, self._clock = self.publisher.step, self.publisher.later, time.monotonic
+        self._step = self.publisher.step
         weakref.finalize(self, self.publisher.close, timeout_s=CLOSE_S).atexit = False  # the publisher does that itself
 
     @classmethod
@@ -70,28 +69,48 @@ class Engine:
 
     # ---- what vLLM calls
 
-    def record(
-        self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: Optional[int] = 0
-    ) -> None:
-        """
-        A step. vLLM makes new stats for each and changes none later, so that they can be read on our own thread; all
-        but a connector's, which its own logging goes on adding to.
-        """
-        args = (engine_idx or 0, scheduler_stats, iteration_stats, mm_cache_stats, self._clock())
-        if self._has_connectors and scheduler_stats is not None:
-            self._record(*args)
-        else:
-            self._later(self._record, *args)
+    def calls(self, has_mm_cache_stats: bool = True) -> Dict[str, Callable[..., None]]:
+        """The stat logger's methods, by name."""
+        return {
+            "record": self._later() if has_mm_cache_stats else self._without_mm(self._later()),
+            "record_sleep_state": self.record_sleep_state,
+            "record_admission_rejection": self.record_admission_rejection,
+            "log_engine_initialized": self.log_engine_initialized,
+            "log": self.log,
+        }
 
-    def record_without_mm(self, scheduler_stats: Any, iteration_stats: Any, engine_idx: Optional[int] = 0) -> None:
-        """`record` as releases have it that don't pass stats of the multi-modal cache."""
-        self.record(scheduler_stats, iteration_stats, None, engine_idx)
+    def _later(self) -> Callable[..., None]:
+        """
+        What vLLM is to call for a step. It makes new stats for each and changes none later, so that they can be read on
+        our own thread; all but a connector's, which its own logging goes on adding to. The function has nothing to look
+        up: 2 ms after the last step each look costs microseconds.
+        """
+        record, later, clock = self._record, self.publisher.later, time.monotonic
+
+        def record_later(
+            scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0, **_: Any
+        ) -> None:
+            later(record, clock(), scheduler_stats, iteration_stats, mm_cache_stats, engine_idx)
+
+        def record_now(
+            scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0, **_: Any
+        ) -> None:
+            record(clock(), scheduler_stats, iteration_stats, mm_cache_stats, engine_idx)
+
+        return record_now if self._has_connectors else record_later
+
+    @staticmethod
+    def _without_mm(record: Callable[..., None]) -> Callable[..., None]:
+        """As releases call it that have no stats of the multi-modal cache."""
+        return lambda scheduler_stats, iteration_stats, engine_idx=0: record(
+            scheduler_stats, iteration_stats, None, engine_idx
+        )
 
     def record_sleep_state(self, sleep: int = 0, level: int = 0) -> None:
-        self._later(self._event, self._recorder.sleep, self._clock(), sleep, level)
+        self.publisher.later(self._event, time.monotonic(), self._recorder.sleep, sleep, level)
 
     def record_admission_rejection(self, reason: Any) -> None:
-        self._later(self._event, self._recorder.admission, self._clock(), reason)
+        self.publisher.later(self._event, time.monotonic(), self._recorder.admission, reason)
 
     def log_engine_initialized(self) -> None:
         """Only now the configuration is complete: it has the size of the KV cache."""
@@ -114,17 +133,18 @@ class Engine:
 
     # ----
 
-    def _record(self, index: int, scheduler: Any, iteration: Any, mm_cache: Any, at: float) -> None:
+    def _record(self, at: float, scheduler: Any, iteration: Any, mm_cache: Any, index: Optional[int]) -> None:
         try:
-            if index not in self._source_of:
-                self._add((index,))
-            source = self._source_of[index]
+            try:
+                source = self._source_of[index or 0]
+            except KeyError:
+                source = self._add((index or 0,))
             if self._is_simple:
                 self._step(source, scheduler, iteration_content(iteration), mm_cache, time=at)
                 return
             observed = None
             if scheduler is not None:
-                scheduler, observed = self._read_connectors(index, fields_of(scheduler))
+                scheduler, observed = self._read_connectors(index or 0, fields_of(scheduler))
             self._recorder.record(source, scheduler, iteration, mm_cache, time=at, wall=time.time())
             if observed:
                 self.publisher.observe(source, observed, time=at)
@@ -144,13 +164,14 @@ class Engine:
                     self.publisher.fault(error)
         return fields, observed
 
-    def _event(self, call: Callable[..., None], at: float, *args: Any) -> None:
+    def _event(self, at: float, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args, time=at)
         except Exception as error:
             self.publisher.fault(error)
 
-    def _add(self, engine_indexes: Sequence[int]) -> None:
+    def _add(self, engine_indexes: Sequence[int]) -> int:
+        """Adds the engines that there aren't yet; the source of the first."""
         with self._adding:
             for index in engine_indexes:
                 if index in self._source_of:
@@ -161,6 +182,7 @@ class Engine:
                 if first:
                     self.publisher.observe(source, first)
         self._ranks = max(self._ranks, self._data_parallel_size())
+        return self._source_of[engine_indexes[0]]
 
     def _source(self, index: int) -> Dict[str, Any]:
         if index in self._places:

@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
 LOGGER_MODULE, LOGGER_CLASS = "vllm_omni.metrics.stat_logger", "OmniPrometheusStatLogger"
 
 log = logging.getLogger("statsbus")
@@ -35,7 +36,6 @@ def publish_too(logger: Any) -> None:
     """Changes the class, whose name the orchestrator may have imported already."""
     if getattr(logger, "publishes_to_statsbus", False):
         return
-    from .engine import CALLS
     from .plugin import replaces_prometheus
 
     logger.publishes_to_statsbus = True
@@ -49,7 +49,7 @@ def publish_too(logger: Any) -> None:
         else:
             self._stage_replica_map = stage_replica_map
         self.statsbus_config = vllm_config
-        self.statsbus_engine = _engine(vllm_config, stage_replica_map)
+        _set_engine(self, _engine(vllm_config, stage_replica_map))
 
     logger.__init__ = make_both
     if hasattr(logger, "register_replica"):
@@ -65,9 +65,14 @@ def _registering(own: Any, is_alone: bool) -> Any:
     def register_both(self: Any, engine_idx: int, stage: str, replica: str) -> None:
         if not is_alone:
             own(self, engine_idx, stage, replica)
-        self.statsbus_engine = _engine(self.statsbus_config, {engine_idx: (stage, replica)}) or self.statsbus_engine
+        _set_engine(self, _engine(self.statsbus_config, {engine_idx: (stage, replica)}) or self.statsbus_engine)
 
     return register_both
+
+
+def _set_engine(logger: Any, engine: Any) -> None:
+    logger.statsbus_engine = engine
+    logger.statsbus_calls = engine.calls() if engine is not None else {}
 
 
 def _engine(vllm_config: Any, stage_replica_map: Any) -> Any:
@@ -90,9 +95,9 @@ def _both(own: Any, name: str, is_alone: bool) -> Any:
     """A call of the logger's that goes to us as well, or to us alone."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> None:
-        engine = self.statsbus_engine
-        if engine is not None:
-            getattr(engine, name)(*args, **kwargs)
+        ours = self.statsbus_calls.get(name)
+        if ours is not None:
+            ours(*args, **kwargs)
         if own is not None and not is_alone:
             own(self, *args, **kwargs)
 

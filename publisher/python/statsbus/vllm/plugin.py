@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence, Union
 import vllm
 from vllm.v1.metrics import loggers
 
-from .engine import CALLS, Engine
+from .engine import Engine
 
 log = logging.getLogger("statsbus")
 
@@ -50,10 +50,8 @@ class StatsbusStatLogger(_base()):  # type: ignore[misc]
         try:
             version = getattr(vllm, "__version__", "")
             self.engine = engine = Engine.of(vllm_config, self.engine_indexes, vllm_version=version)
-            for call in CALLS:
-                setattr(self, call, getattr(engine, call))
-            if not _has_mm_cache_stats():
-                setattr(self, "record", engine.record_without_mm)
+            for name, call in engine.calls(_has_mm_cache_stats()).items():
+                setattr(self, name, call)
             _stay_after_elastic_changes()
         except Exception as error:
             _say_off(error)

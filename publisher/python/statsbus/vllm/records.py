@@ -59,10 +59,14 @@ def fields_of(stats: Any) -> Mapping[str, Any]:
 
 def iteration_content(stats: Any) -> Any:
     """Iteration stats as a map, with the reasons of finished requests as texts."""
-    if stats is None:
-        return None
-    fields = fields_of(stats)
-    finished = fields.get("finished_requests")
+    try:
+        fields = stats.__dict__
+        finished = fields["finished_requests"]
+    except (AttributeError, KeyError):  # none, a recording's map, or a class of another make
+        if stats is None:
+            return None
+        fields = fields_of(stats)
+        finished = fields.get("finished_requests")
     if not finished or type(finished[0]) is dict:
         return fields
     return {**fields, "finished_requests": [_finished(request) for request in finished]}
