@@ -15,6 +15,12 @@ from statsbus.omni.recorder import Kept
 IDENTITY = {"service_name": "s", "job_name": "j", "instance_id": "i"}
 
 
+@pytest.fixture(autouse=True)
+def nothing_waits(monkeypatch):
+    """What is to be done on the publisher's thread is done at once."""
+    monkeypatch.setattr(Publisher, "later", lambda self, call, *args: call(*args))
+
+
 class Told:
     """A pipeline, and what it told the publisher: (stage, replica, family, labels, value)."""
 
@@ -25,13 +31,13 @@ class Told:
         self.publisher = self.pipeline._recorder.publisher
         observe = self.publisher.observe
 
-        def spy(source, observations):
+        def spy(source, observations, **options):
             observations = list(observations)
             place = self.publisher._sources[source]
             for family, labels, value in observations:
                 assert family.startswith("vllm_omni:")
                 self.all.append((place.stage, place.replica, family[len("vllm_omni:") :], labels, value))
-            observe(source, observations)
+            observe(source, observations, **options)
 
         self.publisher.observe = spy
 
@@ -62,7 +68,7 @@ def told(folder):
 
 def test_what_the_pipeline_has_is_at_zero_before_the_first_request(folder, monkeypatch):
     seen = []
-    monkeypatch.setattr(Publisher, "observe", lambda self, source, observations: seen.extend(observations))
+    monkeypatch.setattr(Publisher, "observe", lambda self, source, observations, time: seen.extend(observations))
     pipeline = Pipeline("m", IDENTITY, engines=f"ipc://{folder}/engines")
     assert {name.partition(":")[2]: value for name, labels, value in seen if labels is None} == {
         "num_requests_running": 0, "num_requests_waiting": 0, "prompt_tokens_total": 0, "generation_tokens_total": 0,

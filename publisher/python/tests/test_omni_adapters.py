@@ -23,15 +23,16 @@ def told(folder, monkeypatch):
     seen: List[Any] = []
     observe = Publisher.observe
 
-    def spy(self, source, observations):
+    def spy(self, source, observations, **options):
         observations = list(observations)
         for family, labels, value in observations:
             if value not in (0, []):
                 place = self._sources[source]
                 seen.append((place.stage, place.replica, family.partition(":")[2], labels, value))
-        observe(self, source, observations)
+        observe(self, source, observations, **options)
 
     monkeypatch.setattr(Publisher, "observe", spy)
+    monkeypatch.setattr(Publisher, "later", lambda self, call, *args: call(*args))  # at once
     yield seen
     faults = adapters.shared.recorder("m").counts()
     adapters.shared.close(timeout_s=0.0)

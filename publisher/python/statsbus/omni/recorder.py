@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import time
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Generic, Hashable, Iterable, List, Mapping, Optional, Set, Tuple, TypeVar, cast
+from typing import Any, Callable, Dict, Generic, Hashable, Mapping, Optional, Sequence, Set, Tuple, TypeVar, cast
 
 from ..encoding import Observation
 from ..publisher import Publisher
@@ -93,16 +94,19 @@ class Recorder:
                 self._removed.discard(place)
                 self.publisher.resume(index)
 
-    def observe(self, observations: Iterable[Observation], stage: Any = None, replica: Any = None) -> None:
-        """Families without their prefix. What a replica that was removed still has to tell counts, but for gauges."""
-        is_removed = bool(self._removed) and place_of(stage, replica) in self._removed
-        named: List[Observation] = [
-            (PREFIX + family, labels, value)
-            for family, labels, value in observations
-            if not (is_removed and family in GAUGES)
-        ]
-        if named:
-            self.publisher.observe(self.source(stage, replica), named)
+    def observe(self, observations: Sequence[Observation], stage: Any = None, replica: Any = None) -> None:
+        """
+        Families without their prefix. What a replica that was removed still has to tell counts, but for gauges. The
+        caller pays for a place in a queue; the rest is done on the publisher's thread.
+        """
+        if self._removed and place_of(stage, replica) in self._removed:
+            observations = [observation for observation in observations if observation[0] not in GAUGES]
+        if observations:
+            self.publisher.later(self._tell, self.source(stage, replica), observations, time.monotonic())
+
+    def _tell(self, source: int, observations: Sequence[Observation], at: float) -> None:
+        named = [(PREFIX + family, labels, value) for family, labels, value in observations]
+        self.publisher.observe(source, named, time=at)
 
     def is_first(self, *key: Hashable) -> bool:
         """Whether this has not happened before."""
