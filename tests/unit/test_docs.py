@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import make_docs
 from daemons import REPOSITORY
@@ -92,3 +93,11 @@ def test_every_variable_of_the_vllm_plugin_is_told_of() -> None:
     table = page.split("## Variables", 1)[1].split("\n## ", 1)[0]
     told = {name for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.M) for name in re.findall(r"`(\w+)`", cell)}
     assert told == read
+
+
+def test_the_plugin_leaves_to_the_catalog_what_the_catalog_has() -> None:
+    from statsbus.vllm.connectors import IN_CATALOG
+
+    catalog = yaml.safe_load((REPOSITORY / "schemas" / "catalog" / "vllm.yaml").read_text())
+    features = {family["if"] for family in catalog["families"].values() if "kv_connector_stats" in str(family.get("from"))}
+    assert {name for feature in features for name in catalog["features"][feature]["in"]} == set(IN_CATALOG)

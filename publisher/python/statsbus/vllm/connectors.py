@@ -16,7 +16,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from ..encoding import Observation
 from ..wire import Family
 
-IN_CATALOG = ("NixlConnector", "MooncakeStoreConnector")  # KV connectors whose maps travel as they are
+# KV connectors whose maps travel as they are: those of the features in schemas/catalog/vllm.yaml
+IN_CATALOG = ("NixlConnector", "NixlPullConnector", "NixlPushConnector", "MooncakeStoreConnector")
 SOURCE_LABELS = ("model_name", "engine")  # the agent knows them: they are not the family's own
 DEFAULT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)  # Prometheus' own
 
