@@ -18,7 +18,7 @@ static enum sb_rc write_state(struct agent_commit *self, const struct agent_stat
     sb_buf_clear(&self->buf);
     agent_state_save(next, self->cfg.ledger, self->cfg.publishers, self->cfg.counters, &self->buf);
     if (self->buf.is_overflow)
-        return sb_fail(&self->err, SB_FULL, "the state is over %d bytes", AGENT_STATE_MAX);
+        return sb_fail(&self->err, SB_FULL, "the state is over %d bytes, or memory ran out", AGENT_STATE_MAX);
     self->bytes = self->buf.len;
     return self->cfg.write(self->cfg.arg, self->buf.data, self->buf.len, &self->err);
 }

@@ -12,6 +12,8 @@ enum {
     PARTS_MAX = 4, /* routing id, topic, header, payload */
     LOG_EVERY_MS = 60 * 1000,
     LINGER_MS = 200,
+    HEARTBEAT_MS = 5000, /* of ZeroMQ itself: a connection whose peer is gone without a word is closed */
+    HEARTBEAT_TIMEOUT_MS = 30000,
     POSTPONED_MAX = 8, /* passes in a row */
     /* ZeroMQ cuts a peer off that sends more: sizes are judged after receipt, but a queue full must not cost much. */
     WIRE_MAX = 4 << 20,
@@ -43,6 +45,8 @@ static zsock_t *bind_socket(int type, const char *flag, const char *endpoint, in
     zsock_set_sndhwm(made, AGENT_QUEUE);
     zsock_set_linger(made, LINGER_MS);
     zsock_set_maxmsgsize(made, WIRE_MAX);
+    zsock_set_heartbeat_ivl(made, HEARTBEAT_MS);
+    zsock_set_heartbeat_timeout(made, HEARTBEAT_TIMEOUT_MS);
     if (type == ZMQ_SUB)
         zsock_set_subscribe(made, "statsbus1.");
     if (type == ZMQ_ROUTER)

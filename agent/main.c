@@ -2,9 +2,24 @@
 #include <stdlib.h>
 
 #include "agent/agent.h"
+#include "agent/publishers.h"
 #include "common/health.h"
 #include "common/log.h"
+#include "common/open_files.h"
 #include "common/signals.h"
+
+enum {
+    OPEN_FILES_NEEDED = 2 * AGENT_PUBLISHERS_MAX + 1024, /* both sockets of each publisher, and the rest */
+    OPEN_FILES_MOST = 1 << 16,
+};
+
+static void raise_open_files(void)
+{
+    const uint64_t limit = sb_open_files_raise(OPEN_FILES_MOST);
+    if (limit < OPEN_FILES_NEEDED)
+        sb_log(SB_LOG_WARN, "few open files are allowed: a full table of publishers needs more", "limit=%llu needed=%d",
+               (unsigned long long) limit, OPEN_FILES_NEEDED);
+}
 
 static int fail(const struct sb_err *err)
 {
@@ -27,6 +42,7 @@ int main(int argc, char **argv)
         return sb_health_check(values.http, SB_HEALTH_TIMEOUT_MS, &err) == SB_OK ? EXIT_SUCCESS : fail(&err);
     sb_log_init("statsbus-agent", (enum sb_log_level) values.log_level);
 
+    raise_open_files();
     if (sb_signals_block(&err) != SB_OK)
         return fail(&err);
     struct agent *agent = agent_new(&settings, &err);

@@ -12,7 +12,9 @@
 #include "hub/peers.h"
 
 enum {
-    QUEUE_MAX = 8, /* messages, each way, of each agent */
+    QUEUE_MAX = 8,       /* messages, each way, of each agent */
+    HEARTBEAT_MS = 5000, /* of ZeroMQ itself: a connection whose agent is gone without a word is closed */
+    HEARTBEAT_TIMEOUT_MS = 30000,
     TICK_MS = 1000,
     LATE_TICK_MS = 3000, /* a tick as late as this means that the process was stopped */
     GRACE_MS = 3000,     /* after which silences are judged again */
@@ -138,6 +140,8 @@ static enum sb_rc open_router(struct hub *self, struct sb_err *err)
     zsock_set_linger(self->router, 0);
     /* Over HUB_MESSAGE_MAX we count and refuse; far over it ZeroMQ cuts the connection before it has read it all. */
     zsock_set_maxmsgsize(self->router, 2 * HUB_MESSAGE_MAX);
+    zsock_set_heartbeat_ivl(self->router, HEARTBEAT_MS);
+    zsock_set_heartbeat_timeout(self->router, HEARTBEAT_TIMEOUT_MS);
     void *socket = zsock_resolve(self->router);
     enum sb_rc rc = sb_endpoint_bind(socket, self->settings->agents, &self->lock_fd, err);
     if (rc != SB_OK)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import resource
+import socket
 import struct
+from contextlib import ExitStack
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -269,3 +273,30 @@ def test_records_of_unknown_sources_stay_a_gap_until_the_hello(cluster: Cluster)
         engine.records([["step", 1, 1.0, {"iteration_stats": {"num_generation_tokens": 5}}]])
         engine.flush()
         wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total", "dp", dp_rank="1") == 5, "the new source counts")
+
+
+@pytest.fixture
+def few_open_files() -> Iterator[int]:
+    """The usual soft limit, which children inherit; gives the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_more_connections_than_the_usual_limit_of_open_files_do_no_harm(few_open_files: int, cluster: Cluster) -> None:
+    if few_open_files < 4096:
+        pytest.skip("the hard limit of open files is too low to tell")
+    node = cluster.add_node()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, few_open_files))
+    with Engine(node) as engine, ExitStack() as stack:
+        engine.wait_subscribed()
+        for _ in range(1500):
+            peer = stack.enter_context(socket.socket(socket.AF_UNIX))
+            peer.connect(node.engines[len("ipc://"):])
+        engine.records([GOOD])
+        engine.flush()
+        wait_for(lambda: len(list(Path(f"/proc/{node.agent.pid}/fd").iterdir())) > 1500, "all have been accepted")
+        engine.records([GOOD])
+        engine.flush()
+        wait_for(lambda: cluster.hub.sample("vllm:generation_tokens_total") == 2, "both count")

@@ -19,6 +19,8 @@ LINGER_S = 1.0  # how long the thread goes on ticking after the last record befo
 RETRY_S = 1.0  # pause before sockets are opened again after they failed
 HANG_S = 2.0  # beyond linger, until a thread that was told to stop counts as stuck
 CLOSE_LINGER_S = 1.0  # how long what was sent may stay in the queues when the sockets close
+HEARTBEAT_S = 3.0  # between two questions to an agent's socket whether it is there
+HEARTBEAT_TIMEOUT_S = 10.0  # a connection that says nothing for so long is opened anew: its peer may be gone without a word
 BURST = 64  # messages read, or pieces of an answer sent, before the loop looks at the time again
 SUBSCRIPTIONS = 64  # topics; an agent needs one
 QUESTIONS = 8  # `ask`s that may wait; an agent has one outstanding
@@ -163,6 +165,8 @@ class Link:
             socket.setsockopt(zmq.RCVHWM, wire.QUEUE_MESSAGES)
             socket.setsockopt(zmq.MAXMSGSIZE, wire.MESSAGE_BYTES)
             socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.HEARTBEAT_IVL, int(HEARTBEAT_S * 1000))
+            socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(HEARTBEAT_TIMEOUT_S * 1000))
             socket.setsockopt(zmq.RECONNECT_IVL, 100)
             socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
             socket.connect(endpoint)
