@@ -152,6 +152,9 @@ extern const size_t sb_catalog_embedded_count;
 /* schemas/views.yaml, embedded likewise: for hub/view_specs.h. */
 extern const struct sb_catalog_file sb_views_embedded[];
 extern const size_t sb_views_embedded_count;
+/* schemas/computed.yaml: for hub/computed_specs.h. */
+extern const struct sb_catalog_file sb_computed_embedded[];
+extern const size_t sb_computed_embedded_count;
 
 /*
  * Reads and checks the files, in order, as one catalog: every family's feeds, references and names.

@@ -1,5 +1,6 @@
 #include "hub/adding.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ void hub_row_sums_destroy(struct hub_row_sums **self_p)
         return;
     for (uint32_t i = 0; i < self->n; i++)
         hub_sum_release(&self->at[i]);
+    free(self->computed);
     free(self);
 }
 
@@ -18,7 +20,7 @@ size_t hub_row_sums_bytes(const struct hub_row_sums *self)
 {
     if (!self)
         return 0;
-    size_t bytes = sizeof *self;
+    size_t bytes = sizeof *self + self->n_computed * sizeof self->computed[0];
     for (uint32_t i = 0; i < self->n; i++)
         bytes += hub_sum_bytes(&self->at[i]);
     return bytes;
@@ -29,6 +31,7 @@ void hub_adding_release(struct hub_adding *self)
     hub_row_sums_destroy(&self->sums);
     hub_gauge_places_release(&self->places);
     free(self->parts);
+    free(self->computed);
     *self = (struct hub_adding){0};
 }
 
@@ -48,6 +51,7 @@ struct parts {
     const struct sb_labelset *role;
     uint32_t scopes; /* bit by scope: the role counts there */
     bool is_wanted;
+    double *computed; /* NULL: nothing is */
 };
 
 static uint32_t scopes_of_role(const struct parts *parts, const char *role)
@@ -82,9 +86,12 @@ static void spend(size_t *looks, size_t n)
 static void put_member(struct parts *parts, const struct hub_contribution *member)
 {
     note_role(parts, member->role);
-    if (parts->is_wanted)
-        parts->at[parts->n++] = (struct hub_part){
-            .values = &member->values, .sums = parts->scopes, .has_gauges = member->source->shown == member};
+    if (!parts->is_wanted)
+        return;
+    parts->at[parts->n++] = (struct hub_part){
+        .values = &member->values, .sums = parts->scopes, .has_gauges = member->source->shown == member};
+    if (parts->computed)
+        hub_computed_add(parts->ask->store, parts->ask->view, member, parts->computed);
 }
 
 static void put_retired(struct parts *parts, const struct hub_retired *retired)
@@ -223,22 +230,29 @@ static size_t looks_at_memory(const struct hub_row_sums *sums)
 
 /* --- turns --- */
 
-static void begin(struct hub_adding *self, const struct hub_group *group)
+static void begin(struct hub_adding *self, const struct hub_adding_ask *ask, const struct hub_group *group)
 {
     hub_row_sums_destroy(&self->sums);
+    free(self->computed);
+    self->computed = NULL;
+    const struct hub_computed_specs *specs = ask->store->computed.specs;
+    if (specs && specs->n > 0)
+        self->computed = malloc(specs->n * sizeof self->computed[0]); /* without memory: not part of this scrape */
+    for (size_t i = 0; self->computed && i < specs->n; i++)
+        self->computed[i] = NAN;
     self->group = group->id;
     self->n_moves = group->n_moves;
     self->next_member = self->next_retired = 0;
 }
 
 /* Begins with the group, unless it goes on. What has moved may be in the sums already, and come again. */
-static bool resume(struct hub_adding *self, const struct hub_group *group)
+static bool resume(struct hub_adding *self, const struct hub_adding_ask *ask, const struct hub_group *group)
 {
     if (self->group != group->id) {
-        begin(self, group);
+        begin(self, ask, group);
         self->n_restarts = 0;
     } else if (self->n_moves != group->n_moves) {
-        begin(self, group);
+        begin(self, ask, group);
         self->n_restarts++;
     }
     if (!self->parts)
@@ -265,12 +279,14 @@ static bool add_parts(struct hub_adding *self, struct parts *parts, bool is_last
 enum hub_adding_step hub_adding_go(struct hub_adding *self, const struct hub_adding_ask *ask,
                                    const struct hub_group *group, size_t *looks, struct hub_row_sums **out)
 {
-    if (!resume(self, group))
+    if (!resume(self, ask, group))
         return HUB_ADDING_NO_MEMORY;
     const bool is_hurried = self->n_restarts >= HUB_RESTARTS_MAX;
     do {
-        struct parts parts = {.ask = ask, .at = self->parts};
-        parts.n_scopes = self->sums ? self->sums->n_scopes : ask->is_role_scoped ? 1 + ask->store->index.n_scopes : 1;
+        struct parts parts = {.ask = ask, .at = self->parts, .computed = self->computed};
+        parts.n_scopes = self->sums                  ? self->sums->n_scopes
+                         : ask->view->is_role_scoped ? 1 + ask->store->index.n_scopes
+                                                     : 1;
         collect(self, group, is_hurried, looks, &parts);
         const bool is_last = is_all_in(self, group);
         if (!add_parts(self, &parts, is_last)) {
@@ -279,8 +295,11 @@ enum hub_adding_step hub_adding_go(struct hub_adding *self, const struct hub_add
         }
         if (is_last) {
             spend(looks, looks_at_memory(self->sums));
+            self->sums->computed = self->computed;
+            self->sums->n_computed = self->computed ? (uint32_t) ask->store->computed.specs->n : 0;
             *out = self->sums;
             self->sums = NULL;
+            self->computed = NULL;
             self->group = 0;
             return HUB_ADDING_DONE;
         }

@@ -20,6 +20,8 @@ struct hub_row_sums {
     uint32_t n;
     uint32_t n_scopes;
     uint8_t of[HUB_SUMS_MAX]; /* by scope: its sum, or HUB_NO_SUM */
+    double *computed;         /* by metric (computed.h); NULL: nothing is; owned */
+    uint32_t n_computed;
     struct hub_sum at[];
 };
 
@@ -30,7 +32,7 @@ size_t hub_row_sums_bytes(const struct hub_row_sums *self); /* NULL: 0 */
 struct hub_adding_ask {
     const struct hub_store *store;
     const struct hub_query *query;
-    bool is_role_scoped;
+    const struct hub_view_spec *view;
 };
 
 struct hub_adding {
@@ -39,8 +41,9 @@ struct hub_adding {
     uint32_t n_restarts;
     uint32_t next_member; /* those before are in the sums */
     uint32_t next_retired;
-    struct hub_row_sums *sums; /* owned until they are taken */
-    struct hub_part *parts;    /* room for twice HUB_PARTS_MAX, made at first use; owned */
+    struct hub_row_sums *sums; /* owned until they are taken, as computed is */
+    double *computed;
+    struct hub_part *parts; /* room for twice HUB_PARTS_MAX, made at first use; owned */
     struct hub_gauge_places places;
 };
 

@@ -301,6 +301,12 @@ static enum hub_refusal check_contribution(struct hub_session *self, struct sb_m
     return HUB_OK;
 }
 
+/* A session names all that its agent has in its first moments. What comes later begins then, with nothing counted. */
+static bool is_settled(const struct hub_session *self)
+{
+    return self->store->now_ms - self->lineage->began_ms >= HUB_SETTLED_MS;
+}
+
 static enum hub_refusal apply_contribution(struct hub_session *self, struct sb_mp *at)
 {
     struct contribution_element element;
@@ -330,6 +336,8 @@ static enum hub_refusal apply_contribution(struct hub_session *self, struct sb_m
         return HUB_REFUSAL_id_taken;
     }
     if (slot->contribution) {
+        if (slot->contribution->named_by == 0 && is_settled(self)) /* new, and not only to this hub */
+            slot->contribution->is_watched = slot->contribution->is_from_zero = true;
         slot->contribution->named_by = self->serial;
         slot->contribution->is_left_out = false;
     }

@@ -129,6 +129,18 @@ bool hub_entries_add(struct hub_index *self, const struct hub_family *family)
     return true;
 }
 
+enum sb_rc hub_entries_add_computed(struct hub_index *self, const char *name, const char *help, uint32_t number,
+                                    struct sb_err *err)
+{
+    static const char owner[] = "//"; /* nothing else is called so */
+    if (hub_index_is_clash(self, name, SB_GAUGE, owner))
+        return sb_fail(err, SB_INVAL, "'%s' is taken", name);
+    const struct hub_entry entry = {.how = HUB_COMPUTED, .type = SB_GAUGE, .computed = number};
+    if (!hub_index_claim(self, name, SB_GAUGE, owner) || !add(self, entry, name, help))
+        return sb_fail(err, SB_NOMEM, "no memory for '%s'", name);
+    return SB_OK;
+}
+
 void hub_entries_release(struct hub_index *self)
 {
     for (uint32_t i = 0; i < self->n_entries; i++)

@@ -446,6 +446,8 @@ enum hub_refusal hub_session_frame(struct hub_session *self, struct sb_mp *at, u
         apply_cells(self, &frame.cells, &contribution->values);
     else
         apply_what_fits(self, contribution, &frame);
+    if (frame.cells.n > 0)
+        contribution->is_watched = true; /* what it counted unseen has come, all at once */
     if (!is_late) {
         slot->last_number = frame.number;
         apply_snapshot(self, contribution, &frame, now_ms);

@@ -16,6 +16,7 @@ enum {
     HEARTBEAT_MS = 5000, /* of ZeroMQ itself: a connection whose agent is gone without a word is closed */
     HEARTBEAT_TIMEOUT_MS = 30000,
     TICK_MS = 1000,
+    SLICE_PAUSE_MS = 2,  /* between pieces of a tick's longer work: what arrived meanwhile comes first */
     LATE_TICK_MS = 3000, /* a tick as late as this means that the process was stopped */
     GRACE_MS = 3000,     /* after which silences are judged again */
     STOP_CHECK_MS = 20,
@@ -27,6 +28,7 @@ struct hub {
     const struct hub_settings *settings;
     struct sb_catalog *catalog;
     struct hub_view_specs views;
+    struct hub_computed_specs computed;
     struct hub_counters counters;
     struct hub_store store;
     struct hub_peers peers;
@@ -52,10 +54,18 @@ static int on_agents(zloop_t *loop, zsock_t *router, void *arg)
     return 0;
 }
 
+/* Goes on with a tick's longer work, piece by piece. */
+static int on_slice(zloop_t *loop, int timer, void *arg)
+{
+    (void) timer;
+    struct hub *self = arg;
+    if (hub_computed_go_on(&self->store))
+        (void) zloop_timer(loop, SLICE_PAUSE_MS, 1, on_slice, self); /* else the next tick does */
+    return 0;
+}
+
 static int on_tick(zloop_t *loop, int timer, void *arg)
 {
-    (void) loop;
-    (void) timer;
     struct hub *self = arg;
     int64_t now_ms = sb_mono_ms();
     if (now_ms - self->ticked_ms < TICK_MS / 2)
@@ -69,7 +79,8 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
     int64_t closed_after_ms = now_ms < self->judge_from_ms ? INT64_MAX : self->settings->closed_after;
     hub_store_sweep(&self->store, self->peers.drained_ms, timeout_ms, closed_after_ms);
     hub_peers_beat(&self->peers, timeout_ms);
-    return 0;
+    hub_computed_begin_round(&self->store, now_ms);
+    return on_slice(loop, timer, self);
 }
 
 /* Ends the loop once no scrape is under way, or time is up. */
@@ -126,7 +137,13 @@ static enum sb_rc open_store(struct hub *self, struct sb_err *err)
     const struct hub_store_limits limits = {.contributions = (size_t) self->settings->contributions_max,
                                             .row_bytes = (size_t) self->settings->row_memory_max,
                                             .linger_ms = self->settings->linger};
-    return hub_store_init(&self->store, self->catalog, &self->views, &self->counters, limits, err);
+    if (hub_store_init(&self->store, self->catalog, &self->views, &self->counters, limits, err) != SB_OK)
+        return err->rc;
+    struct hub_expectations expected;
+    if (hub_settings_read_computed(self->settings, self->catalog, &self->computed, err) != SB_OK ||
+        hub_expectations_parse(&expected, self->settings->expected_workers, err) != SB_OK)
+        return err->rc;
+    return hub_store_compute(&self->store, &self->computed, &expected, self->settings->rate_window, err);
 }
 
 static enum sb_rc open_router(struct hub *self, struct sb_err *err)
@@ -209,6 +226,7 @@ void hub_destroy(struct hub **self_p)
     if (self->store.counters)
         hub_store_release(&self->store);
     hub_view_specs_release(&self->views);
+    hub_computed_specs_release(&self->computed);
     sb_catalog_destroy(&self->catalog);
     free(self);
 }

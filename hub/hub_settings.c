@@ -5,6 +5,8 @@
 
 #include "common/catalog.h"
 #include "common/log.h"
+#include "common/text.h"
+#include "hub/store.h"
 
 static const struct sb_setting settings[] = {
 #define SETTING(...) SB_SETTING_ROW(struct hub_settings, __VA_ARGS__),
@@ -12,13 +14,17 @@ static const struct sb_setting settings[] = {
 #undef SETTING
 };
 
-/* Any other prefix could make names that are somebody else's. */
 static enum sb_rc check(const void *values, struct sb_err *err)
 {
     const struct hub_settings *self = values;
-    if (strcmp(self->omni_prefix, HUB_OMNI_PREFIX) == 0 || strcmp(self->omni_prefix, "vllm:omni_") == 0)
-        return SB_OK;
-    return sb_fail(err, SB_INVAL, "--omni-prefix: '%s' is neither vllm_omni: nor vllm:omni_", self->omni_prefix);
+    /* Any other prefix could make names that are somebody else's. */
+    if (strcmp(self->omni_prefix, HUB_OMNI_PREFIX) != 0 && strcmp(self->omni_prefix, "vllm:omni_") != 0)
+        return sb_fail(err, SB_INVAL, "--omni-prefix: '%s' is neither vllm_omni: nor vllm:omni_", self->omni_prefix);
+    if (!sb_metric_name_is_valid(self->computed_prefix, strlen(self->computed_prefix)))
+        return sb_fail(err, SB_INVAL, "--computed-prefix: '%s' can't begin a metric's name", self->computed_prefix);
+    struct hub_expectations expected;
+    const enum sb_rc rc = hub_expectations_parse(&expected, self->expected_workers, err);
+    return rc == SB_OK ? SB_OK : sb_fail_at(err, rc, "--expected-workers");
 }
 
 struct sb_catalog *hub_settings_read_catalog(const struct hub_settings *self, struct sb_err *err)
@@ -41,17 +47,45 @@ enum sb_rc hub_settings_read_views(const struct hub_settings *self, struct hub_v
     return rc;
 }
 
+enum sb_rc hub_settings_read_computed(const struct hub_settings *self, const struct sb_catalog *catalog,
+                                      struct hub_computed_specs *out, struct sb_err *err)
+{
+    return hub_computed_specs_load(out, self->computed, self->computed_prefix, catalog, err);
+}
+
+/* All files together, as the hub's start does it: names may clash. */
+static enum sb_rc try_store(const struct hub_settings *self, const struct sb_catalog *catalog,
+                            const struct hub_view_specs *views, struct sb_err *err)
+{
+    struct hub_computed_specs computed;
+    enum sb_rc rc = hub_settings_read_computed(self, catalog, &computed, err);
+    if (rc != SB_OK)
+        return rc;
+    struct hub_counters counters = {.messages = 0};
+    struct hub_store store;
+    rc = hub_store_init(&store, catalog, views, &counters, (struct hub_store_limits){.contributions = 1}, err);
+    if (rc == SB_OK) {
+        const struct hub_expectations none = {.n = 0};
+        rc = hub_store_compute(&store, &computed, &none, self->rate_window, err);
+        hub_store_release(&store);
+    }
+    hub_computed_specs_release(&computed);
+    return rc;
+}
+
 static enum sb_rc try_files(const void *values, struct sb_err *err)
 {
     const struct hub_settings *self = values;
     struct sb_catalog *catalog = hub_settings_read_catalog(self, err);
     if (!catalog)
         return err->rc;
-    sb_catalog_destroy(&catalog);
     struct hub_view_specs views;
-    const enum sb_rc rc = hub_settings_read_views(self, &views, err);
-    if (rc == SB_OK)
+    enum sb_rc rc = hub_settings_read_views(self, &views, err);
+    if (rc == SB_OK) {
+        rc = try_store(self, catalog, &views, err);
         hub_view_specs_release(&views);
+    }
+    sb_catalog_destroy(&catalog);
     return rc;
 }
 

@@ -3,6 +3,7 @@
 #define HUB_SETTINGS_H
 
 #include "common/settings.h"
+#include "hub/computed.h"
 #include "hub/view_specs.h"
 
 struct hub_settings {
@@ -23,6 +24,11 @@ struct sb_catalog *hub_settings_read_catalog(const struct hub_settings *self, st
  * read. Errors: the file's, SB_INVAL (views and settings do not go together), SB_NOMEM. */
 enum sb_rc hub_settings_read_views(const struct hub_settings *self, struct hub_view_specs *out, struct sb_err *err)
     SB_CHECK;
+
+/* The built-in computed metrics and those of the file that `computed` names; borrows the settings. Release only what
+ * was read. Errors: the file's, SB_NOMEM. */
+enum sb_rc hub_settings_read_computed(const struct hub_settings *self, const struct sb_catalog *catalog,
+                                      struct hub_computed_specs *out, struct sb_err *err) SB_CHECK;
 
 /* Reads the settings anew and logs what came of it; false: a fault, and nothing is changed. */
 bool hub_settings_reload(struct sb_settings *settings);

@@ -45,15 +45,16 @@ struct hub_variant {
 };
 
 /* What a scrape prints under one name: a family, or what is computed from one or two of them in each row. */
-enum hub_derivation { HUB_FAMILY_ITSELF, HUB_QUANTILE, HUB_MEAN, HUB_MAX, HUB_RATIO };
+enum hub_derivation { HUB_FAMILY_ITSELF, HUB_QUANTILE, HUB_MEAN, HUB_MAX, HUB_RATIO, HUB_COMPUTED };
 
 struct hub_entry {
     char *name; /* owned, as help is */
     char *help;
     enum hub_derivation how;
     enum sb_type type;
-    const struct hub_family *of; /* the family, or the numerator */
+    const struct hub_family *of; /* the family, or the numerator; NULL: it is computed */
     const struct hub_family *by; /* the denominator, or NULL */
+    uint32_t computed;           /* its number in computed.h */
     double quantile;
     char label[SB_NUM_MAX + 16]; /* quantile="0.5" */
 };
@@ -157,6 +158,9 @@ enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struc
 /* entries.c: enters a new family under its name, and what is derived from it. False: out of memory; a family's own
  * entry is never made without it, derived ones may be missing. */
 bool hub_entries_add(struct hub_index *self, const struct hub_family *family) SB_CHECK;
+/* Enters a computed metric and claims its name. Errors: SB_INVAL, it is taken; SB_NOMEM. */
+enum sb_rc hub_entries_add_computed(struct hub_index *self, const char *name, const char *help, uint32_t number,
+                                    struct sb_err *err) SB_CHECK;
 void hub_entries_release(struct hub_index *self);
 bool hub_entries_claim_catalog(struct hub_index *self) SB_CHECK; /* the names of all that may be derived */
 

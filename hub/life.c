@@ -23,6 +23,7 @@ static void set_live(struct hub_store *self, struct hub_contribution *contributi
     if (contribution->is_live == is_live)
         return;
     contribution->is_live = is_live;
+    self->n_lives++;
     for (size_t i = 0; i < self->n_views; i++) {
         if (contribution->groups[i])
             hub_group_note_life(contribution->groups[i], is_live, self->now_ms);
@@ -183,6 +184,13 @@ static void judge_left_out(struct hub_store *self, struct hub_contribution *cont
         self->counters->limits[HUB_LIMIT_final_epochs]++;
 }
 
+/* What it counts from now on comes unseen: when it is heard of again, that is of the past. */
+static void fall_silent(struct hub_store *self, struct hub_contribution *contribution)
+{
+    hub_contribution_bury(self, contribution, false);
+    contribution->is_watched = false;
+}
+
 static void judge_contributions(struct hub_store *self, struct hub_lineage *lineage, int64_t now_ms, int64_t timeout_ms,
                                 int64_t closed_after_ms)
 {
@@ -193,7 +201,7 @@ static void judge_contributions(struct hub_store *self, struct hub_lineage *line
         if (has_spoken && each->named_by != lineage->session)
             judge_left_out(self, each, now_ms, closed_after_ms);
         else if (each->is_live && (is_silent || (has_spoken && each->session != lineage->session)))
-            hub_contribution_bury(self, each, false);
+            fall_silent(self, each);
     }
 }
 

@@ -60,6 +60,7 @@ struct hub_scrape *hub_scrape_new(struct hub_store *store, const struct hub_ask 
         .store = store, .view = ask->view, .format = ask->format, .own = ask->own, .own_arg = ask->own_arg};
     sb_arena_init(&self->arena);
     sb_buf_init(&self->scratch, SB_LABELS_MAX * (2 * SB_LABEL_VALUE_MAX + 2 * SB_LABEL_NAME_MAX));
+    hub_computed_look_up(store);
     hub_rows_init(&self->rows, store, ask->view, &self->query, ask->memory, ask->now_ms);
     if (!hub_query_copy(&self->query, ask->query ? ask->query : &everything, &self->arena))
         hub_scrape_destroy(&self);
@@ -257,6 +258,23 @@ static enum hub_step read_row(struct row *row)
     return step;
 }
 
+/* A computed metric is one line a row, and has no labels of its own. */
+static enum hub_step put_computed(struct row *row)
+{
+    struct hub_scrape *scrape = row->scrape;
+    double value;
+    hub_rows_look(&scrape->rows);
+    scrape->from = row->group->id;
+    const enum hub_step step = hub_rows_compute(&scrape->rows, row->group, row->entry->computed, &value);
+    if (step != HUB_FOUND)
+        return step;
+    put_header(row);
+    const struct sb_expo_labels labels = {.text = {row->group->labels->text, "", ""},
+                                          .len = {row->group->labels->text_len}};
+    sb_expo_value(&row->expo, row->entry->name, &labels, value);
+    return HUB_FOUND;
+}
+
 /* Prints a row, or goes on with it. HUB_LATER: more of it may follow. */
 static enum hub_step put_row(struct row *row)
 {
@@ -282,7 +300,7 @@ static enum hub_step put_rows(struct hub_scrape *self, const struct hub_entry *e
     while (!is_full(&row)) {
         enum hub_step step = hub_rows_find(&self->rows, self->from, &row.group);
         if (step == HUB_FOUND)
-            step = put_row(&row);
+            step = entry->how == HUB_COMPUTED ? put_computed(&row) : put_row(&row);
         else if (step == HUB_NONE)
             return HUB_NONE;
         if (step == HUB_LATER || step == HUB_CUT)
@@ -295,6 +313,8 @@ static enum hub_step put_rows(struct hub_scrape *self, const struct hub_entry *e
 
 static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *entry)
 {
+    if (entry->how == HUB_COMPUTED && !hub_computed_is_in(&self->store->computed, entry->computed, self->view->spec))
+        return false;
     return (entry->how == HUB_FAMILY_ITSELF || self->view->spec->has_derived) && !hub_is_source_family(entry->name) &&
            hub_query_wants_family(&self->query, entry->name);
 }

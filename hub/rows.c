@@ -1,6 +1,7 @@
 #include "hub/rows.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct hub_row_slot {
@@ -131,8 +132,7 @@ static enum hub_step add_up(struct hub_rows *self, const struct hub_group *group
 {
     if (self->looks == 0)
         return HUB_LATER;
-    const struct hub_adding_ask ask = {
-        .store = self->store, .query = self->query, .is_role_scoped = self->view->spec->is_role_scoped};
+    const struct hub_adding_ask ask = {.store = self->store, .query = self->query, .view = self->view->spec};
     const enum hub_adding_step step = hub_adding_go(&self->adding, &ask, group, &self->looks, &slot->sums);
     const size_t bytes = hub_row_sums_bytes(step == HUB_ADDING_DONE ? slot->sums : self->adding.sums);
     const bool is_within = note_bytes(self, self->adding_bytes, bytes);
@@ -151,24 +151,62 @@ static enum hub_step read_sums(const struct hub_row_sums *sums, uint32_t scope, 
     return HUB_FOUND;
 }
 
-enum hub_step hub_rows_read(struct hub_rows *self, const struct hub_group *group, uint32_t scope, struct hub_row *out)
+/* The sums of the row that was found last; NULL in *out: it is one contribution. */
+static enum hub_step sums_of(struct hub_rows *self, const struct hub_group *group, const struct hub_row_sums **out)
 {
     struct hub_row_slot *slot = &self->slots[self->at];
     assert(self->at < self->n && slot->group == group->id);
-    if (!self->view->spec->is_role_scoped)
-        scope = 0;
     if (!slot->sums && (group->n_members != 1 || group->n_retired > 0)) {
         const enum hub_step step = add_up(self, group, slot);
         if (step != HUB_FOUND)
             return step;
     }
-    if (slot->sums)
-        return read_sums(slot->sums, scope, out);
+    *out = slot->sums;
+    return HUB_FOUND;
+}
+
+enum hub_step hub_rows_read(struct hub_rows *self, const struct hub_group *group, uint32_t scope, struct hub_row *out)
+{
+    const struct hub_row_sums *sums;
+    const enum hub_step step = sums_of(self, group, &sums);
+    if (step != HUB_FOUND)
+        return step;
+    if (!self->view->spec->is_role_scoped)
+        scope = 0;
+    if (sums)
+        return read_sums(sums, scope, out);
     const struct hub_contribution *only = group->members[0];
     const char *role = hub_role_of(only->role);
     *out = (struct hub_row){.values = &only->values, .has_gauges = only->source->shown == only};
     return hub_query_wants(self->query, HUB_NARROW_role, role) &&
                    (scope == 0 || hub_index_has_role(&self->store->index, scope, role))
+               ? HUB_FOUND
+               : HUB_NONE;
+}
+
+static enum hub_step compute_row(struct hub_rows *self, uint64_t id, uint32_t number, double *out)
+{
+    size_t at = self->group_at;
+    struct hub_group *group = hub_view_after(self->view, id - 1, &at);
+    return group && group->id == id && hub_computed_of_row(self->store, number, group, self->query, out) ? HUB_FOUND
+                                                                                                         : HUB_NONE;
+}
+
+enum hub_step hub_rows_compute(struct hub_rows *self, const struct hub_group *group, uint32_t number, double *out)
+{
+    if (!hub_computed_is_added_up(&self->store->computed, number))
+        return compute_row(self, group->id, number, out);
+    const struct hub_row_sums *sums;
+    const enum hub_step step = sums_of(self, group, &sums);
+    if (step != HUB_FOUND)
+        return step;
+    if (sums) {
+        *out = number < sums->n_computed ? sums->computed[number] : NAN;
+        return isnan(*out) ? HUB_NONE : HUB_FOUND;
+    }
+    const struct hub_contribution *only = group->members[0];
+    return only->is_live && hub_query_wants(self->query, HUB_NARROW_role, hub_role_of(only->role)) &&
+                   hub_computed_of_member(self->store, number, only, out)
                ? HUB_FOUND
                : HUB_NONE;
 }

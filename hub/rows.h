@@ -84,4 +84,8 @@ enum hub_step hub_rows_find(struct hub_rows *self, uint64_t from, const struct h
 enum hub_step hub_rows_read(struct hub_rows *self, const struct hub_group *group, uint32_t scope, struct hub_row *out)
     SB_CHECK;
 
+/* A computed metric (computed.h) of that row. */
+enum hub_step hub_rows_compute(struct hub_rows *self, const struct hub_group *group, uint32_t number, double *out)
+    SB_CHECK;
+
 #endif

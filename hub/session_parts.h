@@ -4,6 +4,8 @@
 
 #include "hub/session.h"
 
+enum { HUB_SETTLED_MS = 3000 }; /* by when a session has named what its agent had when it began */
+
 enum hub_slot_state { HUB_SLOT_FREE, HUB_SLOT_STAGED, HUB_SLOT_DEFINED };
 
 struct hub_family_slot {

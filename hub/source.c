@@ -69,6 +69,7 @@ static bool make_current(struct hub_store *self, struct hub_contribution *contri
     source->row = row;
     source->identity = sb_labelset_share(contribution->identity);
     source->current = contribution;
+    self->n_lives++;
     return true;
 }
 

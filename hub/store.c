@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/rates.h"
+
 struct source_key {
     enum hub_kind kind;
     const struct sb_labelset *labels;
@@ -89,6 +91,8 @@ enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catal
 static void destroy_source(struct hub_store *self, struct hub_source *source)
 {
     sb_labelsets_drop(self->index.labelsets, &source->key);
+    if (source->worker)
+        sb_labelsets_drop(self->index.labelsets, &source->worker);
     if (source->identity)
         sb_labelsets_drop(self->index.labelsets, &source->identity);
     if (source->row)
@@ -109,6 +113,7 @@ static void destroy_contribution(struct hub_store *self, struct hub_contribution
     sb_labelsets_drop(self->index.labelsets, &contribution->identity);
     sb_labelsets_drop(self->index.labelsets, &contribution->role);
     hub_values_release(&contribution->values);
+    hub_rates_destroy(&contribution->rates);
     free(contribution->wire_gauges);
     free(contribution);
 }
@@ -130,8 +135,15 @@ void hub_store_release(struct hub_store *self)
     hub_table_release(&self->sources);
     free(self->source_list);
     hub_table_release(&self->lineages);
+    hub_computed_release(&self->computed);
     hub_index_release(&self->index);
     *self = (struct hub_store){0};
+}
+
+enum sb_rc hub_store_compute(struct hub_store *self, const struct hub_computed_specs *specs,
+                             const struct hub_expectations *expected, int64_t rate_window_ms, struct sb_err *err)
+{
+    return hub_computed_init(&self->computed, specs, expected, rate_window_ms, &self->index, err);
 }
 
 const struct hub_view *hub_store_view(const struct hub_store *self, const char *name)
@@ -227,6 +239,21 @@ static bool reserve_source(struct hub_store *self)
     return true;
 }
 
+/* The key of a source without its rank. NULL: out of memory. */
+static struct sb_labelset *worker_of(struct hub_store *self, const struct sb_labelset *key)
+{
+    struct sb_label_draft draft;
+    sb_label_draft_clear(&draft);
+    for (uint32_t i = 0; i < key->n; i++) {
+        const struct sb_label *label = &key->labels[i];
+        if (strcmp(label->name, "dp_rank") != 0 &&
+            sb_label_draft_set(&draft, label->name, strlen(label->name), label->value, strlen(label->value), NULL,
+                               NULL) != SB_OK)
+            return NULL;
+    }
+    return sb_labelsets_get(self->index.labelsets, &draft);
+}
+
 /* The source of a key, made if need be; takes the label set. NULL: out of memory. */
 static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind, struct sb_labelset *labels)
 {
@@ -237,13 +264,18 @@ static struct hub_source *get_source(struct hub_store *self, enum hub_kind kind,
         return source;
     }
     source = calloc(1, sizeof *source);
-    if (!source || !reserve_source(self) || !hub_table_add(&self->sources, source_hash(kind, labels), source)) {
+    struct sb_labelset *worker = worker_of(self, labels);
+    if (!source || !worker || !reserve_source(self) ||
+        !hub_table_add(&self->sources, source_hash(kind, labels), source)) {
         sb_labelsets_drop(self->index.labelsets, &labels);
+        if (worker)
+            sb_labelsets_drop(self->index.labelsets, &worker);
         free(source);
         return NULL;
     }
     source->kind = kind;
     source->key = labels;
+    source->worker = worker;
     source->id = ++self->last_source;
     self->source_list[self->n_sources++] = source;
     return source;
@@ -325,6 +357,7 @@ static bool enlist(struct hub_store *self, struct hub_contribution *contribution
         hub_table_remove(&self->contributions, hash, contribution);
         return false;
     }
+    self->n_lives++;
     lineage->contributions[lineage->n_contributions++] = contribution;
     source->contributions[source->n_contributions++] = contribution;
     return true;
@@ -409,6 +442,7 @@ void hub_store_remove(struct hub_store *self, struct hub_contribution *contribut
     list_remove(lineage->contributions, &lineage->n_contributions, contribution);
     list_remove(source->contributions, &source->n_contributions, contribution);
     hub_source_leave(self, contribution);
+    self->n_lives++;
     self->row_bytes -= hub_contribution_bytes(contribution);
     destroy_contribution(self, contribution);
     hub_source_choose(source);

@@ -9,6 +9,7 @@
 #define HUB_STORE_H
 
 #include "common/ranges.h"
+#include "hub/computed.h"
 #include "hub/index.h"
 #include "hub/values.h"
 #include "hub/view.h"
@@ -41,7 +42,8 @@ struct hub_lineage {
 
 struct hub_source {
     enum hub_kind kind;
-    struct sb_labelset *key; /* service_name, job_name, dp_rank, stage, replica; owned */
+    struct sb_labelset *key;    /* service_name, job_name, dp_rank, stage, replica; owned */
+    struct sb_labelset *worker; /* the same without dp_rank; owned */
     uint32_t n_contributions;
     uint32_t cap_contributions;
     struct hub_contribution **contributions;
@@ -75,6 +77,9 @@ struct hub_contribution {
     uint64_t named_by;   /* serial of the last session that defined it: under one id, so that FORGET leaves no other */
     bool is_left_out;    /* by the session that its lineage has now, and maybe by others before that */
     int64_t left_out_ms; /* since when, if so */
+    bool is_watched;     /* its counts so far were seen to come, or are known to be of the past */
+    bool is_from_zero;   /* it began while the hub watched */
+    struct hub_rates *rates; /* of what is computed; NULL: no sample yet; owned */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
     struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */
@@ -90,6 +95,8 @@ struct hub_wire_gauge {
 struct hub_store {
     struct hub_index index;
     struct hub_counters *counters; /* borrowed */
+    struct hub_computed computed;
+    uint64_t n_lives; /* how often a source came, went, or changed its life */
     struct hub_view views[HUB_VIEWS_MAX];
     size_t n_views;
     struct hub_table lineages;
@@ -116,6 +123,11 @@ struct hub_store_limits {
 enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catalog, const struct hub_view_specs *views,
                           struct hub_counters *counters, struct hub_store_limits limits, struct sb_err *err) SB_CHECK;
 void hub_store_release(struct hub_store *self);
+
+/* Has metrics computed from now on; before anything is known. All is borrowed. Errors: those of hub_computed_init. */
+enum sb_rc hub_store_compute(struct hub_store *self, const struct hub_computed_specs *specs,
+                             const struct hub_expectations *expected, int64_t rate_window_ms, struct sb_err *err)
+    SB_CHECK;
 
 const struct hub_view *hub_store_view(const struct hub_store *self, const char *name); /* NULL: no such */
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/workers.h"
+
 enum { ROOM_SHARE = 8 }; /* one in so many empty groups goes at a time when memory is short */
 
 static const char *const always[] = {"service_name", "model_name"};
@@ -55,6 +57,7 @@ static void destroy_group(struct hub_view *self, struct hub_group *group)
         hub_values_release(&group->retired[i].low);
     }
     sb_labelsets_drop(self->labelsets, &group->labels);
+    hub_workers_destroy(&group->workers);
     free(group->retired);
     free(group->members);
     free(group);

@@ -15,6 +15,7 @@
 #define HUB_NEVER_MS (INT64_MIN / 2) /* a time so long ago that any span since then is over */
 
 struct hub_contribution;
+struct hub_workers;
 
 /* The cells of forgotten contributions of one role, in double-double. */
 struct hub_retired {
@@ -35,6 +36,7 @@ struct hub_group {
     uint32_t n_moves; /* how often numbers changed places: a member left, or another member's gauges are shown now */
     struct hub_contribution **members; /* in order of joining */
     struct hub_retired *retired;       /* owned; one for each role */
+    struct hub_workers *workers;       /* counts that are kept between scrapes (workers.h); NULL: none; owned */
 };
 
 struct hub_view {

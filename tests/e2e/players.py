@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from daemons import Cluster, samples, wait_for
+from daemons import Cluster, follows_time, samples, wait_for
 from model.model import Contribution, Family, Series, labels_of
 from wire_agent import WireAgent
 
@@ -57,7 +57,7 @@ class Player:
 
 
 def names(text: str) -> set[str]:
-    return {name for name, _, _ in samples(text) if not name.startswith("statsbus_")}
+    return {name for name, _, _ in samples(text) if not name.startswith("statsbus_") and not follows_time(name)}
 
 
 def scrape(cluster: Cluster, query: str, accept: str = "text/plain") -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemons import Cluster, samples, wait_for
+from daemons import Cluster, follows_time, samples, wait_for
 from engine import Engine, source
 from model.model import VIEWS, Contribution, Family, Series, labels_of
 from wire_agent import WireAgent
@@ -139,7 +139,7 @@ def scrape(cluster: Cluster, view: str, query: str = "") -> dict[tuple[tuple[str
     keys = {"service_name", "model_name", *next(v.by for v in VIEWS if v.name == view)}
     rows: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for name, labels, value in samples(cluster.hub.metrics(view + query)):
-        if name.startswith("statsbus_"):
+        if name.startswith("statsbus_") or follows_time(name):
             continue
         own = ",".join(f"{k}={v}" for k, v in sorted(labels.items()) if k not in keys)
         row = rows.setdefault(labels_of({k: v for k, v in labels.items() if k in keys}), {})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from daemons import Cluster, samples
+from daemons import Cluster, follows_time, samples
 from model.model import Contribution, Labels, Lines, Model, Narrow, Series, Shown, View, labels_of
 from wire_agent import RefusedError, WireAgent, settle
 from world_families import (ALL_VIEWS, BOUNDS, CONFIG, CUMULATIVE, DERIVED, DESCRIBED, FULLEST, HITS, KV, NAMES, PREFILL, QUERIES, QUEUED, REASONS,
@@ -502,6 +502,8 @@ class World:
         for name, labels, value in samples(body.decode()):
             key = name, labels_of(labels)
             assert key not in lines, f"{view.name}: {key} is there twice"
+            if follows_time(name):
+                continue
             if not name.startswith("statsbus_"):
                 lines[key] = value
             elif name == "statsbus_hub_contributions":

@@ -1,0 +1,31 @@
+/*
+ * How fast some counters of one contribution rise: sampled now and then, over a window that slides. Time comes in.
+ *
+ * A contribution that began while the hub watched counts from zero, so its rate covers the whole window at once. Of any
+ * other the first sample says where it stands, and the second is the first to make a rate.
+ */
+#ifndef HUB_RATES_H
+#define HUB_RATES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+enum { HUB_RATE_SLOTS = 60, HUB_RATE_SLOT_MS = 1000 }; /* samples a window, at most; time between two, at least */
+
+struct hub_rates;
+
+/* NULL: out of memory. */
+struct hub_rates *hub_rates_new(uint32_t n_counters, int64_t window_ms, bool is_from_zero) SB_CHECK;
+void hub_rates_destroy(struct hub_rates **self_p);
+
+/* Is it time for a sample? */
+bool hub_rates_is_due(const struct hub_rates *self, int64_t now_ms);
+/* n_counters values; NAN: there is none. A gap longer than the window starts anew. */
+void hub_rates_sample(struct hub_rates *self, int64_t now_ms, const double *values);
+
+/* A second, as of the last sample. False: not known, or there is no such counter. */
+bool hub_rates_read(const struct hub_rates *self, uint32_t counter, double *out);
+
+#endif
