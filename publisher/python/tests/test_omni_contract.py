@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import pathlib
@@ -10,6 +11,7 @@ import pytest
 
 import omni_package
 from statsbus.omni import adapters, attach, audio, requests
+from statsbus.vllm import omni
 
 REPOSITORY = pathlib.Path(__file__).parents[3]
 CLASSES = [(module, name) for module, names in attach.CLASSES.items() for name in names]
@@ -57,6 +59,18 @@ def test_an_adapter_has_every_method_that_is_called(package):
     for owner, called in package.calls_on(OWNERS).items():
         assert called, owner
         assert called <= {name for name, _ in inspect.getmembers(OWNERS[owner])}, owner
+
+
+def test_an_orchestrator_tells_of_replicas_that_are_gone(package):
+    tree = package.tree(omni.ORCHESTRATOR_MODULE.replace(".", "/") + ".py")
+    (found,) = [
+        method
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == omni.ORCHESTRATOR_CLASS
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == omni.REPLICA_REMOVED
+    ]
+    assert [argument.arg for argument in found.args.args] == ["self", "stage_id", "replica_id"]
 
 
 def test_the_catalog_has_every_family_of_the_package(package):

@@ -8,6 +8,7 @@ import types
 import fake_vllm
 import pytest
 from fake_vllm import IterationStats, SchedulerStats
+from statsbus.omni import adapters
 from statsbus.vllm import omni
 
 MAP = {0: ("0", "0"), 1: ("0", "1"), 2: ("1", "0")}
@@ -78,6 +79,35 @@ def test_replicas_that_come_later_are_sources_too(healing_agent, logger_class):
     sources = healing_agent.of("hello")[-1].payload["sources"]
     assert [(s["stage"], s["replica"], s["observed"]) for s in sources] == [("2", "0", True), ("2", "1", True)]
     assert [r[1] for r in steps(healing_agent)] == [1]
+
+
+def test_a_replica_that_died_ends_and_is_back_with_its_next_step(healing_agent, logger_class, monkeypatch):
+    class OrchestratorBase:
+        removed = []
+
+        def _remove_stage_replica_waiting(self, stage_id, replica_id):
+            self.removed.append((stage_id, replica_id))
+
+    monkeypatch.setitem(sys.modules, omni.ORCHESTRATOR_MODULE, types.ModuleType(omni.ORCHESTRATOR_MODULE))
+    monkeypatch.setattr(sys.modules[omni.ORCHESTRATOR_MODULE], "OrchestratorBase", OrchestratorBase, raising=False)
+    orchestrator = type("Orchestrator", (OrchestratorBase,), {})()
+    orchestrator._stat_logger = logger_class()(fake_vllm.config(), MAP)
+    metrics = adapters.OmniModalityMetrics("m")
+    metrics.observe_audio_ttfp("0", "1", 0.5)
+    ours = metrics._recorder.publisher.id
+    for index in MAP:
+        orchestrator._stat_logger.record(SchedulerStats(index), IterationStats(), engine_idx=index)
+    orchestrator._remove_stage_replica_waiting(0, 1)
+    orchestrator._remove_stage_replica_waiting(7, 7)
+    theirs = orchestrator._stat_logger.statsbus_engine.publisher.id
+    ended = lambda publisher: [m.payload.get("ended") for m in healing_agent.of("beat", publisher)]  # noqa: E731
+    healing_agent.until(lambda: [1] in ended(theirs) and [1] in ended(ours))
+    assert orchestrator.removed == [(0, 1), (7, 7)]
+    orchestrator._stat_logger.record(SchedulerStats(5), IterationStats(), engine_idx=1)
+    healing_agent.until(lambda: [r[1] for r in steps(healing_agent)] == [0, 1, 2, 3])
+    source = healing_agent.of("hello", theirs)[-1].payload["sources"][3]
+    assert (source["stage"], source["replica"]) == ("0", "1")
+    adapters.shared.close(timeout_s=0.0)
 
 
 def test_it_can_take_the_place_of_the_metrics(healing_agent, logger_class):

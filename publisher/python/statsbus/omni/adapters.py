@@ -55,6 +55,14 @@ class Shared:
             log.error("statsbus: the metrics of %s are not published: %s", model_name, error)
             return None
 
+    def leave(self, stage: Any, replica: Any) -> None:
+        """A replica has left or died."""
+        with self._lock:
+            recorders = list(self._recorders.values())
+        for recorder in recorders:
+            if recorder is not None:
+                recorder.forget(stage, replica)
+
     def close(self, timeout_s: float = 5.0) -> None:
         with self._lock:
             recorders = list(self._recorders.values())

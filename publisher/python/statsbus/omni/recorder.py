@@ -94,6 +94,13 @@ class Recorder:
                 self._removed.discard(place)
                 self.publisher.resume(index)
 
+    def forget(self, stage: Any, replica: Any) -> None:
+        """A source ends; whatever is observed of it later makes it anew."""
+        with self._changing:
+            index = self._sources.pop(place_of(stage, replica), None)
+            if index is not None:
+                self.publisher.end(index)
+
     def observe(self, observations: Sequence[Observation], stage: Any = None, replica: Any = None) -> None:
         """
         Families without their prefix. What a replica that was removed still has to tell counts, but for gauges. The

@@ -131,6 +131,16 @@ class Engine:
         except Exception as error:
             self.publisher.fault(error)
 
+    def leave(self, stage: str, replica: str) -> None:
+        """A replica has left or died: its gauges go at once. Its next step makes a source of it again."""
+        try:
+            for index in [index for index, place in self._places.items() if place == (stage, replica)]:
+                if index in self._source_of:
+                    self.publisher.end(self._source_of[index])  # which first records what steps there are of it
+                    del self._source_of[index]
+        except Exception as error:
+            self.publisher.fault(error)
+
     # ----
 
     def _record(self, at: float, scheduler: Any, iteration: Any, mm_cache: Any, index: Optional[int]) -> None:

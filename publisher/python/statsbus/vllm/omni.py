@@ -13,7 +13,11 @@ import os
 import sys
 from typing import Any
 
+from ..omni.adapters import shared
+
 CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
+ORCHESTRATOR_MODULE, ORCHESTRATOR_CLASS = "vllm_omni.engine.orchestrator", "OrchestratorBase"
+REPLICA_REMOVED = "_remove_stage_replica_waiting"  # what it calls when a replica has left or died
 LOGGER_MODULE, LOGGER_CLASS = "vllm_omni.metrics.stat_logger", "OmniPrometheusStatLogger"
 
 log = logging.getLogger("statsbus")
@@ -49,6 +53,7 @@ def publish_too(logger: Any) -> None:
         else:
             self._stage_replica_map = stage_replica_map
         self.statsbus_config = vllm_config
+        hear_of_removed_replicas()
         _set_engine(self, _engine(vllm_config, stage_replica_map))
 
     logger.__init__ = make_both
@@ -56,6 +61,28 @@ def publish_too(logger: Any) -> None:
         logger.register_replica = _registering(logger.register_replica, is_alone)
     for name in CALLS:
         setattr(logger, name, _both(getattr(logger, name, None), name, is_alone))
+
+
+def hear_of_removed_replicas() -> None:
+    """An orchestrator makes its logger before it has replicas, so that its class may still be changed."""
+    orchestrator = getattr(sys.modules.get(ORCHESTRATOR_MODULE), ORCHESTRATOR_CLASS, None)
+    own = getattr(orchestrator, REPLICA_REMOVED, None)
+    if own is None or hasattr(own, "tells_statsbus"):
+        return
+
+    @functools.wraps(own)
+    def removed(self: Any, stage_id: int, replica_id: int, *args: Any, **kwargs: Any) -> Any:
+        try:
+            engine = getattr(getattr(self, "_stat_logger", None), "statsbus_engine", None)
+            if engine is not None:
+                engine.leave(str(stage_id), str(replica_id))
+            shared.leave(stage_id, replica_id)
+        except Exception as error:
+            log.debug("statsbus: replica %s of stage %s is taken to live on: %r", replica_id, stage_id, error)
+        return own(self, stage_id, replica_id, *args, **kwargs)
+
+    setattr(removed, "tells_statsbus", True)
+    setattr(orchestrator, REPLICA_REMOVED, removed)
 
 
 def _registering(own: Any, is_alone: bool) -> Any:
