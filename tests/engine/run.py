@@ -166,8 +166,12 @@ def adapters(text: str) -> list[tuple[float, dict[str, str]]]:
 
 @scenario
 def api2(world: World) -> None:
-    """Two API server processes before one engine."""
-    check_ends_in_order(world, run_even(world, "even", *SMALL, "--api-server-count", "2"))
+    """Two API server processes before one engine, which agree on its name without being told one."""
+    engine = run_even(world, "even", *SMALL, "--api-server-count", "2", STATSBUS_JOB_NAME="")
+    jobs = {labels["job_name"] for name, labels, _ in samples(world.shown("full")) if name == "statsbus_source_up"}
+    if len(jobs) != 1 or not jobs.pop().endswith(f"-{engine.port}"):
+        raise Failed(f"the engine's processes call it {jobs}")
+    check_ends_in_order(world, engine)
 
 
 @scenario

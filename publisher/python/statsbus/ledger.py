@@ -20,6 +20,7 @@ LATEST_KEYS = 16384  # gauge inputs whose last record is remembered
 DEFERRED = 1024  # calls that wait for the background thread; whoever adds one more does some of them
 CARE_DEFERRED = 4  # so many: more than come in, too few to be felt
 YIELD_AFTER = 8  # calls that the background thread does before it lets go of the interpreter: an engine may wait for it
+YIELD_S = 1e-5  # long enough for who waits to wake and take it
 RECORD_OVERHEAD = 64  # what a record costs beside its bytes: object header, its place in queue and ring
 
 # Stands for a record that is too large to travel: the agent counts its number as lost, instead of asking for it for ever.
@@ -168,7 +169,7 @@ class Ledger:
                 except Exception as error:
                     self._fault(error)
                 if done % YIELD_AFTER == 0:
-                    time.sleep(0)
+                    time.sleep(YIELD_S)
 
     def relieve(self) -> None:
         """Does the oldest of too much that is deferred; beside a thread that expands, which may wait for its turn."""
