@@ -25,7 +25,6 @@ STOP_S = 0.1  # what the last batch gets in any case
 EXIT_S = 2.0  # what an interpreter that exits spends at most on a publisher that nobody closed
 INFINITY = math.inf
 BUFFER_BYTES = 4096  # to begin with; a buffer grows to what its records need
-BUFFER_KEPT = wire.RECORD_BYTES  # one that grew beyond is not used again
 DESCRIPTION_BYTES = 640 << 10  # of the hello without `latest`; what is left of the message is for those
 
 SourceLike = Union[Source, Mapping[str, Any]]
@@ -163,9 +162,16 @@ class Publisher:
             buffer = buffers.pop() if buffers else bytearray(BUFFER_BYTES)
             self._encode_into(("step", self._indexes[source], time, content), buffer)
             record = bytes(buffer)
-            if len(record) <= BUFFER_KEPT:
-                buffers.append(buffer)
-            self._append(record, None if scheduler_stats is None else source)
+            size = len(record)
+            if size > wire.RECORD_BYTES:
+                self._append(record, None)
+                return
+            buffers.append(buffer)
+            ledger = self._ledger
+            ledger.pending.append((None if scheduler_stats is None else source, record))
+            ledger.pending_bytes += size
+            if ledger.pending_bytes > ledger.care_above:
+                self._care()
         except Exception as error:
             self._salvage_step(error, source, scheduler_stats, iteration_stats, mm_cache_stats, time)
 

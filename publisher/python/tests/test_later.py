@@ -70,16 +70,16 @@ def test_calls_are_made_on_the_background_thread(agent, publish):
     assert set(seen) == {"statsbus"}
 
 
-def test_a_call_that_raises_is_counted_and_stops_nothing(agent, publish):
+def test_a_call_that_raises_is_counted_and_stops_nothing(healing_agent, publish):
     publisher = publish()
     publisher.later(len)  # of nothing
     later(publisher, 1)
-    agent.until(lambda: numbers(agent, publisher) == [1])
+    healing_agent.until(lambda: numbers(healing_agent, publisher) == [1])
     assert publisher.counts()["faults"] == 1 and publisher.counts()["network_faults"] == 0
     ledger = publisher._ledger
     for _ in range(DEFERRED + 100):
         publisher.later(len)
-    agent.until(lambda: publisher.counts()["faults"] == 1 + DEFERRED + 100)
+    healing_agent.until(lambda: publisher.counts()["faults"] == 1 + DEFERRED + 100)
     assert not ledger.deferred
 
 

@@ -50,8 +50,6 @@ class Engine:
                 self.publisher.observe(self._source_of[index], observations)
         self._adding = threading.Lock()
         self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
-        self._is_simple = not (self._connectors.fields or self._recorder.has_adapters)
-        self._step = self.publisher.step
         weakref.finalize(self, self.publisher.close, timeout_s=CLOSE_S).atexit = False  # the publisher does that itself
 
     @classmethod
@@ -85,7 +83,7 @@ class Engine:
         our own thread; all but a connector's, which its own logging goes on adding to. The function has nothing to look
         up: 2 ms after the last step each look costs microseconds.
         """
-        record, later, clock = self._record, self.publisher.later, time.monotonic
+        record, later, clock = self._recorder_of_steps(), self.publisher.later, time.monotonic
 
         def record_later(
             scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0, **_: Any
@@ -98,6 +96,25 @@ class Engine:
             record(clock(), scheduler_stats, iteration_stats, mm_cache_stats, engine_idx)
 
         return record_now if self._has_connectors else record_later
+
+    def _recorder_of_steps(self) -> Callable[..., None]:
+        """`_record`, or a short way for the steps that most engines have."""
+        if self._connectors.fields or self._recorder.has_adapters:
+            return self._record
+        sources, step, slow = self._source_of, self.publisher.step, self._record
+
+        def record(at: float, scheduler: Any, iteration: Any, mm_cache: Any, index: Any) -> None:
+            try:
+                source = sources[index]
+                fields = None if iteration is None else iteration.__dict__
+                if fields and fields["finished_requests"]:
+                    fields = iteration_content(iteration)
+            except Exception:
+                slow(at, scheduler, iteration, mm_cache, index)
+                return
+            step(source, scheduler, fields, mm_cache, time=at)
+
+        return record
 
     @staticmethod
     def _without_mm(record: Callable[..., None]) -> Callable[..., None]:
@@ -149,9 +166,6 @@ class Engine:
                 source = self._source_of[index or 0]
             except KeyError:
                 source = self._add((index or 0,))
-            if self._is_simple:
-                self._step(source, scheduler, iteration_content(iteration), mm_cache, time=at)
-                return
             observed = None
             if scheduler is not None:
                 scheduler, observed = self._read_connectors(index or 0, fields_of(scheduler))
