@@ -45,9 +45,14 @@ static void remember(struct agent_binding *self, const struct key *key, uint32_t
 {
     if (!key->len || target == AGENT_NONE || self->n_dynamic == DYNAMIC_MAX)
         return;
-    struct binding_target *made = malloc(sizeof *made + key->len);
-    if (!made)
+    const size_t size = sizeof(struct binding_target) + key->len;
+    if (!agent_ledger_remember(self->ledger, size))
         return;
+    struct binding_target *made = malloc(size);
+    if (!made) {
+        agent_ledger_unremember(self->ledger, size);
+        return;
+    }
     made->target = target;
     made->len = key->len;
     memcpy(made->key, key->bytes, key->len);
@@ -103,7 +108,7 @@ static uint32_t target_in_series(struct agent_binding *self, uint32_t family, en
         return AGENT_NONE;
     const struct agent_series *series = agent_ledger_series_at(self->ledger, index);
     if (type != SB_GAUGE)
-        return series->first;
+        return agent_contribution_place(self->to, index);
     return input == AGENT_NONE ? AGENT_NONE : agent_contribution_gauge(self->to, series, input);
 }
 
@@ -392,6 +397,7 @@ void agent_binding_destroy(struct agent_binding **self_p)
     HASH_ITER(hh, self->dynamic, target, next)
     {
         HASH_DEL(self->dynamic, target);
+        agent_ledger_unremember(self->ledger, sizeof *target + target->len);
         free(target);
     }
     free(self->targets);

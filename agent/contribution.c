@@ -1,4 +1,5 @@
 /* One contribution: its rows, gauges and inputs (ledger.h). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/ledger_private.h"
@@ -7,24 +8,56 @@
 static bool grow_rows(struct agent_contribution *to, uint32_t need)
 {
     uint32_t cap_live = to->cap_cells, cap_told = to->cap_cells;
-    if (!sb_grow(&to->live, &cap_live, need, sizeof *to->live) ||
-        !sb_grow(&to->told, &cap_told, need, sizeof *to->told) ||
-        !sb_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged))
+    return sb_grow(&to->live, &cap_live, need, sizeof *to->live) &&
+           sb_grow(&to->told, &cap_told, need, sizeof *to->told) &&
+           sb_grow(&to->staged, &to->cap_cells, need, sizeof *to->staged);
+}
+
+/* The slot of `order` that holds the series, or the free one where it belongs. */
+static uint32_t *find_slot(const struct agent_contribution *self, uint32_t series)
+{
+    const uint32_t mask = self->cap_order - 1;
+    uint32_t at = series & mask; /* indexes mostly come in runs: they spread by themselves */
+    while (self->order[at] && self->series[self->order[at] - 1].index != series)
+        at = (at + 1) & mask;
+    return &self->order[at];
+}
+
+/* The table stays at least half empty. */
+static bool grow_order(struct agent_contribution *to)
+{
+    enum { LEAST = 64 };
+    if (2 * (to->n_series + 1) <= to->cap_order)
+        return true;
+    const uint32_t cap = to->cap_order ? 2 * to->cap_order : LEAST;
+    uint32_t *made = calloc(cap, sizeof *made);
+    if (!made)
         return false;
-    if (need > to->n_cells)
-        to->n_cells = need;
+    free(to->order);
+    to->order = made;
+    to->cap_order = cap;
+    for (uint32_t i = 0; i < to->n_series; i++)
+        *find_slot(to, to->series[i].index) = i + 1;
     return true;
 }
 
-bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index)
+bool agent_ledger_give_series(struct agent_ledger *self, struct agent_contribution *to, uint32_t index)
 {
-    if (!sb_grow(&to->has, &to->cap_has, index / 8 + 1, 1) ||
-        !sb_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) ||
-        !grow_rows(to, series->first + series->n))
+    const uint32_t n = self->series[index].n;
+    if (!sb_grow(&to->series, &to->cap_series, to->n_series + 1, sizeof *to->series) || !grow_order(to) ||
+        !grow_rows(to, to->n_cells + n))
         return false;
-    to->has[index / 8] |= (uint8_t) (1u << (index % 8));
-    to->series[to->n_series++] = index;
+    *find_slot(to, index) = to->n_series + 1;
+    to->series[to->n_series++] = (struct agent_own_series){.index = index, .place = to->n_cells};
+    to->n_cells += n;
+    self->n_row_cells += n;
     return true;
+}
+
+uint32_t agent_contribution_place(const struct agent_contribution *self, uint32_t series)
+{
+    const uint32_t found = self->cap_order ? *find_slot(self, series) : 0;
+    return found ? self->series[found - 1].place : AGENT_NONE;
 }
 
 bool agent_contribution_is_staged(const struct agent_contribution *self)

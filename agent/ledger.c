@@ -25,7 +25,7 @@ static void free_contribution(struct agent_ledger *self, struct agent_contributi
     free(contribution->staged);
     free(contribution->told);
     free(contribution->series);
-    free(contribution->has);
+    free(contribution->order);
     free(contribution->gauges);
     free(contribution->inputs);
     free(contribution->shown_cells);
@@ -62,6 +62,8 @@ void agent_ledger_destroy(struct agent_ledger **self_p)
         free(claim->owner);
         free(claim);
     }
+    free(self->saved_as);
+    free(self->saved_families);
     free(self->contributions);
     free(self->series);
     free(self->families);
@@ -190,48 +192,78 @@ uint32_t agent_ledger_family(struct agent_ledger *self, const struct agent_famil
     uint32_t found = find_family(self, spec->name, bounds);
     if (found != AGENT_NONE)
         return found;
-    uint32_t made = agent_ledger_add_family(self, spec, &bounds);
+    const uint32_t kept = spec->is_in_catalog ? 0 : AGENT_CATALOG_FAMILIES;
+    uint32_t made = AGENT_NONE;
+    if (self->n_families < AGENT_FAMILIES_MAX - kept)
+        made = agent_ledger_add_family(self, spec, &bounds);
+    else
+        self->counters.limit_hits++;
     if (made == AGENT_NONE)
-        sb_fail(err, SB_FULL, "family '%s': over %d families, or out of memory", spec->name, AGENT_FAMILIES_MAX);
+        sb_fail(err, SB_FULL, "family '%s': over %u families, or out of memory", spec->name,
+                (unsigned) (AGENT_FAMILIES_MAX - kept));
     return made;
 }
 
 /* Series */
 
+static uint32_t cells_of_family(const struct agent_ledger *self, uint32_t family)
+{
+    const struct sb_bounds *bounds = self->families[family].bounds;
+    return bounds ? bounds->n + 2 : 1;
+}
+
+static bool has_room(const struct agent_ledger *self, uint32_t n_cells, uint32_t n_bytes, bool may_overflow)
+{
+    const uint32_t kept_cells = may_overflow ? 0 : AGENT_OVERFLOW_CELLS;
+    const size_t kept_bytes = may_overflow ? 0 : AGENT_OVERFLOW_LABEL_BYTES;
+    return self->n_cells + n_cells <= AGENT_CELLS_MAX - kept_cells &&
+           self->n_label_bytes + n_bytes <= AGENT_LABEL_BYTES_MAX - kept_bytes;
+}
+
+static uint32_t find_series(const struct agent_ledger *self, uint32_t family, const struct sb_labelset *labels)
+{
+    const struct series_key key = {.family = family, .labels = labels};
+    struct series_entry *entry = NULL;
+    HASH_FIND(hh, self->series_index, &key, sizeof key, entry);
+    return entry ? entry->index : AGENT_NONE;
+}
+
 uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p,
-                                    uint32_t cells_max)
+                                    bool may_overflow)
 {
     struct sb_labelset *labels = *labels_p;
     *labels_p = NULL;
-    struct series_key key = {.family = family, .labels = labels};
-    struct series_entry *entry = NULL;
-    HASH_FIND(hh, self->series_index, &key, sizeof key, entry);
-    if (entry) {
+    const uint32_t found = find_series(self, family, labels);
+    if (found != AGENT_NONE) {
         sb_labelsets_drop(self->labelsets, &labels);
-        return entry->index;
+        return found;
     }
 
-    const struct sb_bounds *bounds = self->families[family].bounds;
-    uint32_t n = bounds ? bounds->n + 2 : 1;
-    entry = self->n_cells + n <= cells_max ? calloc(1, sizeof *entry) : NULL;
+    const uint32_t n = cells_of_family(self, family);
+    struct series_entry *entry = has_room(self, n, labels->text_len, may_overflow) ? calloc(1, sizeof *entry) : NULL;
     if (!entry || !sb_grow(&self->series, &self->cap_series, self->n_series + 1, sizeof *self->series)) {
         self->counters.limit_hits++;
         free(entry);
         sb_labelsets_drop(self->labelsets, &labels);
         return AGENT_NONE;
     }
-    entry->key = key;
+    entry->key = (struct series_key){.family = family, .labels = labels};
     entry->index = self->n_series++;
-    HASH_ADD(hh, self->series_index, key, sizeof key, entry);
+    HASH_ADD(hh, self->series_index, key, sizeof entry->key, entry);
     self->series[entry->index] =
         (struct agent_series){.family = family, .first = self->n_cells, .n = n, .labels = labels};
     self->n_cells += n;
+    self->n_label_bytes += labels->text_len;
     return entry->index;
 }
 
-static bool has_series(const struct agent_contribution *to, uint32_t index)
+/* May the contribution get one more series of this family? */
+static bool has_row_room(const struct agent_ledger *self, const struct agent_contribution *to, uint32_t family,
+                         bool may_overflow)
 {
-    return index / 8 < to->cap_has && (to->has[index / 8] >> (index % 8) & 1);
+    const size_t kept = may_overflow ? 0 : AGENT_OVERFLOW_ROW_CELLS;
+    return self->n_row_cells + cells_of_family(self, family) <= AGENT_ROW_CELLS_MAX - kept &&
+           (may_overflow || to->n_series < AGENT_SERIES_OF_SOURCE_MAX);
 }
 
 /* The same label names, every value "_overflow". */
@@ -245,31 +277,44 @@ static uint32_t overflow_series(struct agent_ledger *self, uint32_t family, cons
                                NULL, NULL) != SB_OK)
             return AGENT_NONE;
     struct sb_labelset *set = sb_labelsets_get(self->labelsets, &draft);
-    self->counters.overflows++;
-    return set ? agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX) : AGENT_NONE;
+    self->counters.overflows += labels->n > 0;
+    return set ? agent_ledger_intern_series(self, family, &set, true) : AGENT_NONE;
 }
 
 uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
                                 const struct sb_label_draft *labels)
 {
     struct sb_labelset *set = sb_labelsets_get(self->labelsets, labels);
-    bool is_full = to->n_series >= AGENT_SERIES_OF_SOURCE_MAX;
     uint32_t index = AGENT_NONE;
-    if (set && is_full) { /* one that it has already may still be used */
-        struct series_key key = {.family = family, .labels = set};
-        struct series_entry *entry = NULL;
-        HASH_FIND(hh, self->series_index, &key, sizeof key, entry);
-        if (entry && has_series(to, entry->index))
-            index = entry->index;
+    if (set && has_row_room(self, to, family, false)) {
+        index = agent_ledger_intern_series(self, family, &set, false);
+    } else if (set) { /* one that it has already may still be used */
+        index = find_series(self, family, set);
+        if (index != AGENT_NONE && agent_contribution_place(to, index) == AGENT_NONE)
+            index = AGENT_NONE;
         sb_labelsets_drop(self->labelsets, &set);
-    } else if (set) {
-        index = agent_ledger_intern_series(self, family, &set, AGENT_CELLS_MAX - AGENT_OVERFLOW_CELLS);
     }
     if (index == AGENT_NONE)
-        index = overflow_series(self, family, labels);
-    if (index == AGENT_NONE || has_series(to, index))
+        index = overflow_series(self, family, labels); /* without labels: the same, for which room is kept */
+    if (index == AGENT_NONE || agent_contribution_place(to, index) != AGENT_NONE)
         return index;
-    return agent_contribution_add_series(to, &self->series[index], index) ? index : AGENT_NONE;
+    if (has_row_room(self, to, family, true) && agent_ledger_give_series(self, to, index))
+        return index;
+    self->counters.limit_hits++;
+    return AGENT_NONE;
+}
+
+bool agent_ledger_remember(struct agent_ledger *self, size_t bytes)
+{
+    if (self->n_remembered + bytes > AGENT_REMEMBERED_MAX)
+        return false;
+    self->n_remembered += bytes;
+    return true;
+}
+
+void agent_ledger_unremember(struct agent_ledger *self, size_t bytes)
+{
+    self->n_remembered -= bytes;
 }
 
 /* Contributions */
@@ -329,6 +374,7 @@ struct agent_contribution *agent_ledger_contribution(struct agent_ledger *self, 
 
 void agent_ledger_forget(struct agent_ledger *self, uint32_t index)
 {
+    self->n_row_cells -= self->contributions[index]->n_cells;
     free_contribution(self, self->contributions[index]);
     self->contributions[index] = NULL;
     while (self->n_contributions && !self->contributions[self->n_contributions - 1])

@@ -18,11 +18,17 @@
 
 enum {
     AGENT_SERIES_OF_SOURCE_MAX = 10000, /* more are folded into one labelled _overflow */
-    /* Of all series of this agent. Rows reach up to the highest cell that they use, so this bounds what one source can
-     * make another's row cost: 2 MiB, held three times here and once a hub. */
-    AGENT_CELLS_MAX = 1 << 18,
-    AGENT_OVERFLOW_CELLS = 1 << 15, /* of them, kept free for series labelled _overflow */
+    /* The same happens to new label sets when all of this agent's together have so many ... */
+    AGENT_CELLS_MAX = 1 << 18,        /* cells of all series, each counted once whatever sources have it */
+    AGENT_ROW_CELLS_MAX = 1 << 22,    /* cells of all rows: 32 MiB, held three times here and once a hub */
+    AGENT_LABEL_BYTES_MAX = 64 << 20, /* bytes of all series' labels */
+    /* ... less this, which is kept free for series without labels of their own, and those labelled _overflow. */
+    AGENT_OVERFLOW_CELLS = 1 << 15,
+    AGENT_OVERFLOW_ROW_CELLS = 1 << 20,
+    AGENT_OVERFLOW_LABEL_BYTES = 8 << 20,
+    AGENT_REMEMBERED_MAX = 64 << 20, /* bytes by which bindings find label sets again; others are looked up each time */
     AGENT_FAMILIES_MAX = 4096,
+    AGENT_CATALOG_FAMILIES = 1024, /* of them, kept free for the catalog's: a hello without those is refused */
     AGENT_CONTRIBUTIONS_MAX = 4096,
     AGENT_INPUTS_MAX = 16,  /* roots of the catalog */
     AGENT_AHEAD_MAX_S = 60, /* by which a snapshot may seem to be of the future: a beat may wait that long in queues */
@@ -77,6 +83,12 @@ struct agent_moment {
     int64_t arrival_ms; /* this host's monotonic clock */
 };
 
+/* A series as a contribution has it. */
+struct agent_own_series {
+    uint32_t index; /* in the ledger */
+    uint32_t place; /* of its first cell in the rows */
+};
+
 struct agent_contribution {
     uint64_t epoch;               /* never reused in a lineage */
     struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
@@ -85,14 +97,15 @@ struct agent_contribution {
     uint32_t index;               /* in the ledger's table; reused after agent_ledger_forget */
     bool is_front_end;
 
-    double *live;   /* a cell each, up to n_cells */
+    /* Rows hold the cells of the contribution's own series alone, one behind the other as they came. */
+    double *live;   /* n_cells */
     double *staged; /* the same as of the last agent_ledger_stage */
     double *told;   /* the most of it that any hub may have: what was loaded, and what was sent since */
     uint32_t n_cells, cap_cells;
     uint32_t n_series, n_staged_series; /* how many the live and the staged row hold */
-    uint32_t *series;                   /* those it has, in the order in which they came */
-    uint8_t *has;                       /* bitmap by series */
-    uint32_t cap_series, cap_has;
+    struct agent_own_series *series;    /* those it has, in the order in which they came */
+    uint32_t *order;                    /* hash table: 0, or a place in `series` + 1; cap_order is a power of two */
+    uint32_t cap_series, cap_order;
 
     struct agent_gauge *gauges;
     uint32_t n_gauges, cap_gauges;
@@ -162,6 +175,13 @@ struct agent_contribution *agent_ledger_contribution(struct agent_ledger *self, 
  * the one whose values are all "_overflow"; AGENT_NONE when not even that fits. */
 uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
                                 const struct sb_label_draft *labels) SB_CHECK;
+
+/* Where the cells of a series start in the contribution's rows; AGENT_NONE: it doesn't have it. */
+uint32_t agent_contribution_place(const struct agent_contribution *self, uint32_t series);
+
+/* What bindings remember counts against one limit: false over it. */
+bool agent_ledger_remember(struct agent_ledger *self, size_t bytes) SB_CHECK;
+void agent_ledger_unremember(struct agent_ledger *self, size_t bytes);
 
 /* The gauge of a series (made on first use): index into to->gauges, AGENT_NONE when out of memory. */
 uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)

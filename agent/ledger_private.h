@@ -38,6 +38,10 @@ struct agent_ledger {
     uint32_t n_series, cap_series;
     struct series_entry *series_index;
     uint32_t n_cells;
+    size_t n_label_bytes, n_row_cells, n_remembered; /* see the limits in ledger.h */
+    uint32_t *saved_as;                              /* scratch of a save: the series' numbers in it */
+    uint32_t *saved_families;                        /* and those of families */
+    uint32_t cap_saved_as, cap_saved_families;
     struct agent_contribution **contributions;
     uint32_t n_contributions, cap_contributions;
 };
@@ -46,11 +50,15 @@ struct agent_ledger {
 uint32_t agent_ledger_add_family(struct agent_ledger *self, const struct agent_family_spec *spec,
                                  struct sb_bounds **bounds_p);
 
-/* The series of exactly these (family, labels), made on first use; takes *labels_p. AGENT_NONE: limit or memory. */
+/*
+ * The series of exactly these (family, labels), made on first use; takes *labels_p. With may_overflow also from what is
+ * kept free for that. AGENT_NONE: limit or memory.
+ */
 uint32_t agent_ledger_intern_series(struct agent_ledger *self, uint32_t family, struct sb_labelset **labels_p,
-                                    uint32_t cells_max);
+                                    bool may_overflow);
 
-/* Gives the contribution this series, all its cells 0. False: out of memory. */
+/* Gives the contribution this series, which it doesn't have yet, all its cells 0. False: out of memory. */
+bool agent_ledger_give_series(struct agent_ledger *self, struct agent_contribution *to, uint32_t index);
 bool agent_contribution_add_series(struct agent_contribution *to, const struct agent_series *series, uint32_t index);
 
 struct agent_contribution *agent_ledger_add_contribution(struct agent_ledger *self, bool is_front_end,

@@ -20,7 +20,37 @@ static void save_family(const struct agent_family *family, struct sb_buf *out)
     sb_mp_put_bin(out, n ? family->bounds->upper : NULL, n * sizeof(double));
 }
 
-/* Only the cells of its own series: rows are mostly holes where sources differ. */
+/*
+ * Which families and series a save has, and their numbers in it: those that no contribution has stay out, or label sets
+ * of sources that are long forgotten would fill the limits one day. False: out of memory.
+ */
+static bool number_used(struct agent_ledger *self, uint32_t *n_families, uint32_t *n_series)
+{
+    if (!sb_grow(&self->saved_as, &self->cap_saved_as, self->n_series, sizeof *self->saved_as) ||
+        !sb_grow(&self->saved_families, &self->cap_saved_families, self->n_families, sizeof *self->saved_families))
+        return false;
+    for (uint32_t i = 0; i < self->n_series; i++)
+        self->saved_as[i] = AGENT_NONE;
+    for (uint32_t i = 0; i < self->n_families; i++)
+        self->saved_families[i] = self->families[i].refused ? 0 : AGENT_NONE;
+    for (uint32_t i = 0; i < self->n_contributions; i++) {
+        const struct agent_contribution *at = self->contributions[i];
+        for (uint32_t k = 0; at && k < at->n_staged_series; k++)
+            self->saved_as[at->series[k].index] = 0;
+    }
+    *n_families = *n_series = 0;
+    for (uint32_t i = 0; i < self->n_series; i++) {
+        if (self->saved_as[i] == AGENT_NONE)
+            continue;
+        self->saved_as[i] = (*n_series)++;
+        self->saved_families[self->series[i].family] = 0;
+    }
+    for (uint32_t i = 0; i < self->n_families; i++)
+        if (self->saved_families[i] != AGENT_NONE)
+            self->saved_families[i] = (*n_families)++;
+    return true;
+}
+
 static void save_contribution(const struct agent_ledger *self, const struct agent_contribution *contribution,
                               struct sb_buf *out)
 {
@@ -31,30 +61,38 @@ static void save_contribution(const struct agent_ledger *self, const struct agen
     sb_labelset_pack(contribution->identity, out);
     sb_mp_put_uint(out, contribution->shape);
     sb_mp_put_bool(out, contribution->is_ended);
-    sb_mp_put_bin(out, contribution->series, contribution->n_staged_series * sizeof(uint32_t));
+    sb_mp_put_bin_head(out, contribution->n_staged_series * sizeof(uint32_t));
+    for (uint32_t i = 0; i < contribution->n_staged_series; i++)
+        sb_buf_put(out, &self->saved_as[contribution->series[i].index], sizeof(uint32_t));
     sb_mp_put_array(out, contribution->n_staged_series);
     for (uint32_t i = 0; i < contribution->n_staged_series; i++) {
-        const struct agent_series *of = &self->series[contribution->series[i]];
-        sb_mp_put_bin(out, contribution->staged + of->first, of->n * sizeof(double));
+        const struct agent_own_series *own = &contribution->series[i];
+        sb_mp_put_bin(out, contribution->staged + own->place, self->series[own->index].n * sizeof(double));
     }
 }
 
 void agent_ledger_save(struct agent_ledger *self, struct sb_buf *out)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, n_families, n_series;
     for (uint32_t i = 0; i < self->n_contributions; i++)
         n += self->contributions[i] != NULL;
-
+    if (!number_used(self, &n_families, &n_series)) {
+        out->is_overflow = true;
+        return;
+    }
     sb_mp_put_array(out, 5);
     sb_mp_put_uint(out, VERSION);
     sb_mp_put_uint(out, self->next_epoch);
-    sb_mp_put_array(out, self->n_families);
+    sb_mp_put_array(out, n_families);
     for (uint32_t i = 0; i < self->n_families; i++)
-        save_family(&self->families[i], out);
-    sb_mp_put_array(out, self->n_series);
+        if (self->saved_families[i] != AGENT_NONE)
+            save_family(&self->families[i], out);
+    sb_mp_put_array(out, n_series);
     for (uint32_t i = 0; i < self->n_series; i++) {
+        if (self->saved_as[i] == AGENT_NONE)
+            continue;
         sb_mp_put_array(out, 2);
-        sb_mp_put_uint(out, self->series[i].family);
+        sb_mp_put_uint(out, self->saved_families[self->series[i].family]);
         sb_labelset_pack(self->series[i].labels, out);
     }
     sb_mp_put_array(out, n);
@@ -136,7 +174,7 @@ static bool load_series(struct agent_ledger *self, struct sb_mp *from)
     if (!sb_mp_array(from, &n) || n != 2 || !sb_mp_uint(from, &family) || family >= self->n_families)
         return false;
     struct sb_labelset *labels = read_labels(self, from);
-    return labels && agent_ledger_intern_series(self, (uint32_t) family, &labels, AGENT_CELLS_MAX) == expected;
+    return labels && agent_ledger_intern_series(self, (uint32_t) family, &labels, true) == expected;
 }
 
 /* The series of a contribution and the cells of each. */
@@ -150,11 +188,12 @@ static bool load_row(struct agent_ledger *self, struct agent_contribution *to, s
         uint32_t index;
         memcpy(&index, series.at + i * sizeof index, sizeof index);
         if (index >= self->n_series || !sb_mp_bin(from, &cells) ||
-            cells.len != self->series[index].n * sizeof(double) ||
-            !agent_contribution_add_series(to, &self->series[index], index))
+            cells.len != self->series[index].n * sizeof(double) || agent_contribution_place(to, index) != AGENT_NONE ||
+            !agent_ledger_give_series(self, to, index))
             return false;
-        memcpy(to->live + self->series[index].first, cells.at, cells.len);
-        memcpy(to->told + self->series[index].first, cells.at, cells.len);
+        const uint32_t place = to->series[i].place;
+        memcpy(to->live + place, cells.at, cells.len);
+        memcpy(to->told + place, cells.at, cells.len);
     }
     return true;
 }

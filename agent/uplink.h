@@ -57,7 +57,7 @@ struct agent_uplink_row {
     uint64_t shown_version;
     uint32_t n_series; /* of the contribution's, those whose cells were sent */
     uint32_t cap;
-    double *sent; /* by cell */
+    double *sent; /* as the contribution's rows */
 };
 
 struct agent_uplink {

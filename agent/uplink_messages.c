@@ -164,17 +164,19 @@ static bool collect_cells(struct agent_uplink *self, struct agent_uplink_row *ro
     if (!grow_cells(self, row, contribution->n_cells))
         return false;
     for (uint32_t i = 0; i < contribution->n_staged_series; i++) {
-        const struct agent_series *series = agent_ledger_series_at(self->cfg.ledger, contribution->series[i]);
+        const struct agent_own_series *own = &contribution->series[i];
+        const struct agent_series *series = agent_ledger_series_at(self->cfg.ledger, own->index);
         if (agent_ledger_family_at(self->cfg.ledger, series->family)->type == SB_GAUGE)
             continue;
         const bool is_new = i >= row->n_series;
-        for (uint32_t cell = series->first; cell < series->first + series->n; cell++) {
-            const double value = contribution->staged[cell];
-            if (!is_new && value == row->sent[cell])
+        for (uint32_t k = 0; k < series->n; k++) {
+            const uint32_t place = own->place + k;
+            const double value = contribution->staged[place];
+            if (!is_new && value == row->sent[place])
                 continue;
-            row->sent[cell] = value;
-            contribution->told[cell] = value;
-            self->cell_ids[self->n_cells] = cell;
+            row->sent[place] = value;
+            contribution->told[place] = value;
+            self->cell_ids[self->n_cells] = series->first + k;
             self->cell_values[self->n_cells++] = value;
         }
     }

@@ -85,6 +85,7 @@ void sb_mp_put_str(struct sb_buf *buf, const char *text);
 void sb_mp_put_str_or_nil(struct sb_buf *buf, const char *text); /* nil: text is NULL */
 void sb_mp_put_slice(struct sb_buf *buf, struct sb_slice slice); /* as str */
 void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n);
+void sb_mp_put_bin_head(struct sb_buf *buf, size_t n); /* then n bytes follow */
 void sb_mp_put_array(struct sb_buf *buf, uint32_t n);
 void sb_mp_put_map(struct sb_buf *buf, uint32_t n);
 

@@ -73,7 +73,7 @@ void sb_mp_put_str_or_nil(struct sb_buf *buf, const char *text)
         sb_mp_put_nil(buf);
 }
 
-void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n)
+void sb_mp_put_bin_head(struct sb_buf *buf, size_t n)
 {
     assert(n <= UINT32_MAX);
     if (n <= UINT8_MAX)
@@ -82,6 +82,11 @@ void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n)
         put_head(buf, MP_BIN16, n, 2);
     else
         put_head(buf, MP_BIN32, n, 4);
+}
+
+void sb_mp_put_bin(struct sb_buf *buf, const void *bytes, size_t n)
+{
+    sb_mp_put_bin_head(buf, n);
     sb_buf_put(buf, bytes, n);
 }
 

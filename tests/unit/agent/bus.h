@@ -262,27 +262,40 @@ static inline struct agent_contribution *bus_contribution(struct bus *bus, const
     return NULL;
 }
 
-static inline const struct agent_series *bus_series(struct bus *bus, const char *family)
+/* The index of the first series of a family. */
+static inline uint32_t bus_series_index(struct bus *bus, const char *family)
 {
     for (uint32_t i = 0; i < agent_ledger_n_series(bus->ledger); i++) {
         const struct agent_series *series = agent_ledger_series_at(bus->ledger, i);
         if (strcmp(agent_ledger_family_at(bus->ledger, series->family)->name, family) == 0)
-            return series;
+            return i;
     }
-    return NULL;
+    return AGENT_NONE;
+}
+
+static inline const struct agent_series *bus_series(struct bus *bus, const char *family)
+{
+    const uint32_t index = bus_series_index(bus, family);
+    return index == AGENT_NONE ? NULL : agent_ledger_series_at(bus->ledger, index);
+}
+
+/* Where the first series of a family starts in the contribution's rows. */
+static inline uint32_t bus_place(struct bus *bus, const struct agent_contribution *of, const char *family)
+{
+    return agent_contribution_place(of, bus_series_index(bus, family));
 }
 
 /* A counter of one contribution, or of all of them (instance NULL), front ends too. */
 static inline double bus_counter(struct bus *bus, const char *instance, const char *family)
 {
-    const struct agent_series *series = bus_series(bus, family);
     double sum = 0;
-    for (uint32_t i = 0; series && i < agent_ledger_n_contributions(bus->ledger); i++) {
+    for (uint32_t i = 0; i < agent_ledger_n_contributions(bus->ledger); i++) {
         struct agent_contribution *at = agent_ledger_contribution_at(bus->ledger, i);
-        if (!at || series->first >= at->n_cells)
+        const uint32_t place = at ? bus_place(bus, at, family) : AGENT_NONE;
+        if (place == AGENT_NONE)
             continue;
         if (!instance || strcmp(sb_labelset_value(at->identity, "instance_id"), instance) == 0)
-            sum += at->live[series->first];
+            sum += at->live[place];
     }
     return sum;
 }

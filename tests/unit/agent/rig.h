@@ -142,7 +142,7 @@ static inline const char *rig_show(struct rig *rig, struct agent_binding *bindin
     assert_true(agent_contribution_publish(of));
     rig->text[0] = '\0';
     for (uint32_t i = 0; i < of->n_series; i++) {
-        const struct agent_series *series = agent_ledger_series_at(rig->ledger, of->series[i]);
+        const struct agent_series *series = agent_ledger_series_at(rig->ledger, of->series[i].index);
         const struct agent_family *owner = agent_ledger_family_at(rig->ledger, series->family);
         if (strcmp(owner->name, family) != 0)
             continue;
@@ -150,7 +150,7 @@ static inline const char *rig_show(struct rig *rig, struct agent_binding *bindin
         if (owner->type == SB_GAUGE)
             rig_show_gauge(rig, of, series->first);
         for (uint32_t cell = 0; owner->type != SB_GAUGE && cell < series->n; cell++)
-            rig_append(rig, " %g", of->live[series->first + cell]);
+            rig_append(rig, " %g", of->live[of->series[i].place + cell]);
     }
     return rig->text[0] == ' ' ? rig->text + 1 : rig->text;
 }

@@ -18,11 +18,11 @@ static void label_sets_over_the_limit_share_one_series(void **state)
     assert_int_equal(to->n_series, AGENT_SERIES_OF_SOURCE_MAX + 1);
     double total = 0;
     for (uint32_t i = 0; i < to->n_series; i++)
-        total += to->live[agent_ledger_series_at(rig.ledger, to->series[i])->first];
+        total += to->live[to->series[i].place];
     assert_true(total == AGENT_SERIES_OF_SOURCE_MAX + 52);
-    const struct agent_series *last = agent_ledger_series_at(rig.ledger, to->series[to->n_series - 1]);
-    assert_string_equal(last->labels->text, "k=\"_overflow\"");
-    assert_true(to->live[last->first] == 51);
+    const struct agent_own_series last = to->series[to->n_series - 1];
+    assert_string_equal(agent_ledger_series_at(rig.ledger, last.index)->labels->text, "k=\"_overflow\"");
+    assert_true(to->live[last.place] == 51);
     assert_true(agent_ledger_counters(rig.ledger)->overflows >= 1);
     rig_release(&rig);
 }

@@ -297,14 +297,14 @@ static void after_closing_a_new_lineage_starts_with_what_no_hub_has(void **state
     bus_steps(bus, AGENT_STATS, 'a', 1, 5);
     assert_true(tick(office, 0));
     const struct agent_contribution *contribution = bus_contribution(bus, "i-1");
-    contribution->told[bus_series(bus, "n_total")->first] = 3;
+    contribution->told[bus_place(bus, contribution, "n_total")] = 3;
     bus_steps(bus, AGENT_STATS, 'a', 6, 6);
 
     memset(bus->lineage, 'N', sizeof bus->lineage);
     agent_commit_new_lineage(&office->commit, bus->lineage, true);
     assert_false(office->commit.is_released);
     assert_true(bus_counter(bus, "i-1", "n_total") == 3);
-    assert_true(contribution->staged[bus_series(bus, "n_total")->first] == 2);
+    assert_true(contribution->staged[bus_place(bus, contribution, "n_total")] == 2);
     bus_steps(bus, AGENT_STATS, 'a', 1, 7); /* the ranges are as they were */
     assert_true(bus_counter(bus, "i-1", "n_total") == 4);
     assert_int_equal(bus->counters.state_losses, 0);

@@ -349,7 +349,7 @@ static void a_hub_says_that_it_has_closed_the_lineage_and_what_was_sent_is_known
     fill(self);
     greet(self);
     const struct agent_contribution *contribution = bus_contribution(&self->bus, "i-1");
-    const uint32_t cell = bus_series(&self->bus, "n_total")->first;
+    const uint32_t cell = bus_place(&self->bus, contribution, "n_total");
     assert_true(contribution->live[cell] == 3 && contribution->told[cell] == 0);
     assert_int_equal(pump(self, 20), AGENT_UPLINK_FINE);
     assert_true(contribution->told[cell] == 3);
