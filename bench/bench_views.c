@@ -120,7 +120,7 @@ int main(int argc, char **argv)
         hub_store_init(&store, catalog, &specs, &counters, limits, &err) != SB_OK)
         die(err.text);
     fill(&session, n);
-    for (size_t i = 0; i < store.n_views; i++) {
+    for (size_t i = 0; i < store.n_shown_views; i++) {
         if (argc > 2 && strcmp(argv[2], store.views[i].spec->name) != 0)
             continue;
         struct cost best = scrape(&store.views[i], model, LOOK_AT_LINES);

@@ -88,8 +88,10 @@ static void put_member(struct parts *parts, const struct hub_contribution *membe
     note_role(parts, member->role);
     if (!parts->is_wanted)
         return;
-    parts->at[parts->n++] = (struct hub_part){
-        .values = &member->values, .sums = parts->scopes, .has_gauges = member->source->shown == member};
+    parts->at[parts->n++] =
+        (struct hub_part){.values = &member->values,
+                          .sums = parts->scopes,
+                          .has_gauges = !parts->ask->is_without_gauges && member->source->shown == member};
     if (parts->computed)
         hub_computed_add(parts->ask->store, parts->ask->view, member, parts->computed);
 }
@@ -236,7 +238,7 @@ static void begin(struct hub_adding *self, const struct hub_adding_ask *ask, con
     free(self->computed);
     self->computed = NULL;
     const struct hub_computed_specs *specs = ask->store->computed.specs;
-    if (specs && specs->n > 0)
+    if (specs && specs->n > 0 && ask->view->has_derived)
         self->computed = malloc(specs->n * sizeof self->computed[0]); /* without memory: not part of this scrape */
     for (size_t i = 0; self->computed && i < specs->n; i++)
         self->computed[i] = NAN;

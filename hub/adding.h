@@ -33,6 +33,7 @@ struct hub_adding_ask {
     const struct hub_store *store;
     const struct hub_query *query;
     const struct hub_view_spec *view;
+    bool is_without_gauges;
 };
 
 struct hub_adding {

@@ -5,13 +5,22 @@
 
 #include "hub/index.h"
 
-uint32_t hub_index_place_after(const struct hub_index *self, const char *name)
+enum { QUANTILE_MAX = 16 }; /* bytes that a quantile adds to a name */
+
+/* Is the entry above this name and window? */
+static bool is_after(const struct hub_entry *entry, const char *name, uint32_t window)
+{
+    const int order = strcmp(entry->name, name);
+    return order > 0 || (order == 0 && entry->window > window);
+}
+
+uint32_t hub_index_place_after(const struct hub_index *self, const char *name, uint32_t window)
 {
     uint32_t low = 0;
     uint32_t high = self->n_entries;
     while (name && low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (strcmp(self->entries[middle]->name, name) <= 0)
+        if (!is_after(self->entries[middle], name, window))
             low = middle + 1;
         else
             high = middle;
@@ -52,7 +61,7 @@ static bool add(struct hub_index *self, struct hub_entry draft, const char *name
         destroy(entry);
         return false;
     }
-    uint32_t place = hub_index_place_after(self, name);
+    uint32_t place = hub_index_place_after(self, name, draft.window);
     memmove(&self->entries[place + 1], &self->entries[place], (self->n_entries - place) * sizeof self->entries[0]);
     self->entries[place] = entry;
     self->n_entries++;
@@ -74,26 +83,89 @@ static bool may_have(struct hub_index *self, const struct hub_family *family, co
     return false;
 }
 
-static void add_quantiles(struct hub_index *self, const struct hub_family *family)
+/* Where windows are: the part of a name, and of a text. */
+static const char *infix(uint32_t window)
+{
+    return window > 0 ? "_window" : "";
+}
+
+static void set_label(const struct hub_index *self, struct hub_entry *entry, const char *quantile)
+{
+    char of_window[sizeof entry->label / 2] = "";
+    if (entry->window > 0)
+        snprintf(of_window, sizeof of_window, "window=\"%s\"", self->windows->at[entry->window - 1].text);
+    if (quantile)
+        snprintf(entry->label, sizeof entry->label, "quantile=\"%s\"%s%s", quantile, of_window[0] ? "," : "",
+                 of_window);
+    else
+        snprintf(entry->label, sizeof entry->label, "%s", of_window);
+}
+
+/* The name with the windows' part behind it. False: that is too long for a name. */
+static bool window_name(char *out, const char *name, uint32_t window)
+{
+    return snprintf(out, SB_EXPO_NAME_MAX, "%s%s", name, infix(window)) < SB_EXPO_NAME_MAX - QUANTILE_MAX;
+}
+
+static bool add_quantile(struct hub_index *self, const struct hub_family *family, const char *base, double quantile,
+                         uint32_t window)
 {
     char name[SB_EXPO_NAME_MAX];
     char help[HUB_HELP_MAX + 64];
-    for (size_t i = 0; i < family->n_quantiles; i++) {
-        struct hub_entry entry = {
-            .how = HUB_QUANTILE, .type = SB_GAUGE, .of = family, .quantile = family->quantiles[i]};
-        char number[SB_NUM_MAX];
-        sb_num_value(number, entry.quantile);
-        snprintf(entry.label, sizeof entry.label, "quantile=\"%s\"", number);
-        sb_quantile_name(name, family->name, entry.quantile);
-        snprintf(help, sizeof help, "%s (quantile %s, from the buckets)", family->help, number);
-        if (may_have(self, family, name) && !add(self, entry, name, help))
+    char number[SB_NUM_MAX];
+    struct hub_entry entry = {
+        .how = HUB_QUANTILE, .type = SB_GAUGE, .of = family, .quantile = quantile, .window = window};
+    sb_num_value(number, quantile);
+    set_label(self, &entry, number);
+    sb_quantile_name(name, base, quantile);
+    snprintf(help, sizeof help, "%s (quantile %s, from the buckets%s)", family->help, number,
+             window ? ", over a sliding window" : "");
+    return !may_have(self, family, name) || add(self, entry, name, help);
+}
+
+static bool add_mean(struct hub_index *self, const struct hub_family *family, const char *base, uint32_t window)
+{
+    char name[SB_EXPO_NAME_MAX];
+    char help[HUB_HELP_MAX + 64];
+    struct hub_entry mean = {.how = HUB_MEAN, .type = SB_GAUGE, .of = family, .window = window};
+    set_label(self, &mean, NULL);
+    sb_mean_name(name, base);
+    snprintf(help, sizeof help, "%s (mean%s)", family->help, window ? ", over a sliding window" : "");
+    return !may_have(self, family, name) || add(self, mean, name, help);
+}
+
+static uint32_t n_windows(const struct hub_index *self)
+{
+    return self->windows ? self->windows->n : 0;
+}
+
+static void add_quantiles(struct hub_index *self, const struct hub_family *family)
+{
+    char base[SB_EXPO_NAME_MAX];
+    for (uint32_t window = 0; family->n_quantiles > 0 && window <= n_windows(self); window++) {
+        if (!window_name(base, family->name, window) && window > 0)
+            continue;
+        for (size_t i = 0; i < family->n_quantiles; i++) {
+            if (!add_quantile(self, family, base, family->quantiles[i], window))
+                return;
+        }
+        if (!add_mean(self, family, base, window))
             return;
     }
-    sb_mean_name(name, family->name);
-    snprintf(help, sizeof help, "%s (mean)", family->help);
-    const struct hub_entry mean = {.how = HUB_MEAN, .type = SB_GAUGE, .of = family};
-    if (family->n_quantiles > 0 && may_have(self, family, name) && !add(self, mean, name, help))
-        return;
+}
+
+static bool add_windows_of(struct hub_index *self, struct hub_entry entry, const struct sb_derived *derived)
+{
+    char name[SB_EXPO_NAME_MAX];
+    char help[HUB_HELP_MAX + 64];
+    for (uint32_t window = 1; entry.how == HUB_RATIO && window <= n_windows(self); window++) {
+        entry.window = window;
+        set_label(self, &entry, NULL);
+        snprintf(help, sizeof help, "%s (over a sliding window)", derived->help);
+        if (window_name(name, derived->name, window) && !add(self, entry, name, help))
+            return false;
+    }
+    return true;
 }
 
 /* What the catalog derives from this family, and from another that is there already. */
@@ -114,7 +186,7 @@ static void add_derived(struct hub_index *self, const struct hub_family *family)
                                : hub_index_find(self, derived->by),
         };
         bool is_whole = entry.of && (!derived->by || entry.by);
-        if (is_whole && !add(self, entry, derived->name, derived->help))
+        if (is_whole && (!add(self, entry, derived->name, derived->help) || !add_windows_of(self, entry, derived)))
             return;
     }
 }
@@ -148,24 +220,40 @@ void hub_entries_release(struct hub_index *self)
     free(self->entries);
 }
 
-bool hub_entries_claim_catalog(struct hub_index *self)
+/* The names of what is derived from the catalog's families, over all time or (1) over windows. */
+static bool claim_derived(struct hub_index *self, uint32_t window)
 {
     const struct sb_catalog *catalog = self->catalog;
+    char base[SB_EXPO_NAME_MAX];
     char name[SB_EXPO_NAME_MAX];
     for (size_t i = 0; i < catalog->n_families; i++) {
         const struct sb_family *family = &catalog->families[i];
+        if (!window_name(base, family->name, window) && window > 0)
+            continue;
         for (size_t q = 0; q < family->n_quantiles; q++) {
-            sb_quantile_name(name, family->name, family->quantiles[q]);
+            sb_quantile_name(name, base, family->quantiles[q]);
             if (!hub_index_claim(self, name, SB_GAUGE, "/"))
                 return false;
         }
-        sb_mean_name(name, family->name);
+        sb_mean_name(name, base);
         if (family->n_quantiles > 0 && !hub_index_claim(self, name, SB_GAUGE, "/"))
             return false;
     }
     for (size_t i = 0; i < catalog->n_derived; i++) {
-        if (!hub_index_claim(self, catalog->derived[i].name, SB_GAUGE, "/"))
+        const bool has_one = window == 0 || catalog->derived[i].kind == SB_DERIVED_RATIO;
+        (void) window_name(name, catalog->derived[i].name, window);
+        if (has_one && !hub_index_claim(self, name, SB_GAUGE, "/"))
             return false;
     }
     return true;
+}
+
+bool hub_entries_claim_catalog(struct hub_index *self)
+{
+    return claim_derived(self, 0);
+}
+
+bool hub_entries_claim_windows(struct hub_index *self)
+{
+    return claim_derived(self, 1);
 }

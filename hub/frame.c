@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hub/session_parts.h"
+#include "hub/windows.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are packed little-endian and read in place");
 
@@ -442,12 +443,18 @@ enum hub_refusal hub_session_frame(struct hub_session *self, struct sb_mp *at, u
         counters->dropped_frames++;
         return HUB_OK;
     }
+    const bool is_unseen =
+        !contribution->is_watched && frame.cells.n > 0; /* it comes all at once, and is of the past */
+    if (is_unseen)
+        hub_windows_pass_over(self->store, contribution, true);
     if (has_room)
         apply_cells(self, &frame.cells, &contribution->values);
     else
         apply_what_fits(self, contribution, &frame);
-    if (frame.cells.n > 0)
-        contribution->is_watched = true; /* what it counted unseen has come, all at once */
+    if (is_unseen) {
+        hub_windows_pass_over(self->store, contribution, false);
+        contribution->is_watched = true;
+    }
     if (!is_late) {
         slot->last_number = frame.number;
         apply_snapshot(self, contribution, &frame, now_ms);

@@ -60,7 +60,7 @@ static void refuse_view(const struct hub_api *api, struct sb_http_response *resp
 {
     response->status = 400;
     sb_buf_printf(response->body, "no view is called '%.100s'; type is one of:", name);
-    for (size_t i = 0; i < api->store->n_views; i++)
+    for (size_t i = 0; i < api->store->n_shown_views; i++)
         sb_buf_printf(response->body, "%s %s", i ? "," : "", api->store->views[i].spec->name);
     sb_buf_put_byte(response->body, '\n');
 }
@@ -207,7 +207,7 @@ static void on_index(void *arg, const struct sb_http_request *request, struct sb
     (void) request;
     const struct hub_api *api = arg;
     sb_buf_put_text(response->body, "statsbus-hub " STATSBUS_VERSION "\n\n");
-    for (size_t i = 0; i < api->store->n_views; i++) {
+    for (size_t i = 0; i < api->store->n_shown_views; i++) {
         const struct hub_view *view = &api->store->views[i];
         sb_buf_printf(response->body, "/metrics?type=%s  one row for each", view->spec->name);
         for (uint32_t label = 0; label < view->n_labels; label++)

@@ -10,13 +10,15 @@
 #include "common/signals.h"
 #include "hub/http_api.h"
 #include "hub/peers.h"
+#include "hub/windows.h"
 
 enum {
     QUEUE_MAX = 8,       /* messages, each way, of each agent */
     HEARTBEAT_MS = 5000, /* of ZeroMQ itself: a connection whose agent is gone without a word is closed */
     HEARTBEAT_TIMEOUT_MS = 30000,
     TICK_MS = 1000,
-    SLICE_PAUSE_MS = 2,  /* between pieces of a tick's longer work: what arrived meanwhile comes first */
+    PULSE_MS = 500,      /* of what follows the numbers: windows, rates */
+    SLICE_PAUSE_MS = 2,  /* between pieces of a pulse's work: what arrived meanwhile comes first */
     LATE_TICK_MS = 3000, /* a tick as late as this means that the process was stopped */
     GRACE_MS = 3000,     /* after which silences are judged again */
     STOP_CHECK_MS = 20,
@@ -29,6 +31,7 @@ struct hub {
     struct sb_catalog *catalog;
     struct hub_view_specs views;
     struct hub_computed_specs computed;
+    struct hub_window_lengths windows;
     struct hub_counters counters;
     struct hub_store store;
     struct hub_peers peers;
@@ -54,18 +57,30 @@ static int on_agents(zloop_t *loop, zsock_t *router, void *arg)
     return 0;
 }
 
-/* Goes on with a tick's longer work, piece by piece. */
+/* Goes on with a pulse's work, piece by piece. */
 static int on_slice(zloop_t *loop, int timer, void *arg)
 {
     (void) timer;
     struct hub *self = arg;
-    if (hub_computed_go_on(&self->store))
-        (void) zloop_timer(loop, SLICE_PAUSE_MS, 1, on_slice, self); /* else the next tick does */
+    if (hub_computed_go_on(&self->store) || hub_windows_go_on(&self->store))
+        (void) zloop_timer(loop, SLICE_PAUSE_MS, 1, on_slice, self); /* else the next pulse does */
     return 0;
+}
+
+static int on_pulse(zloop_t *loop, int timer, void *arg)
+{
+    struct hub *self = arg;
+    const int64_t now_ms = sb_mono_ms();
+    hub_peers_take(&self->peers, now_ms);
+    hub_computed_begin_round(&self->store, now_ms);
+    hub_windows_begin_round(&self->store, now_ms);
+    return on_slice(loop, timer, self);
 }
 
 static int on_tick(zloop_t *loop, int timer, void *arg)
 {
+    (void) loop;
+    (void) timer;
     struct hub *self = arg;
     int64_t now_ms = sb_mono_ms();
     if (now_ms - self->ticked_ms < TICK_MS / 2)
@@ -79,8 +94,7 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
     int64_t closed_after_ms = now_ms < self->judge_from_ms ? INT64_MAX : self->settings->closed_after;
     hub_store_sweep(&self->store, self->peers.drained_ms, timeout_ms, closed_after_ms);
     hub_peers_beat(&self->peers, timeout_ms);
-    hub_computed_begin_round(&self->store, now_ms);
-    return on_slice(loop, timer, self);
+    return 0;
 }
 
 /* Ends the loop once no scrape is under way, or time is up. */
@@ -139,6 +153,9 @@ static enum sb_rc open_store(struct hub *self, struct sb_err *err)
                                             .linger_ms = self->settings->linger};
     if (hub_store_init(&self->store, self->catalog, &self->views, &self->counters, limits, err) != SB_OK)
         return err->rc;
+    if (hub_window_lengths_parse(&self->windows, self->settings->windows, err) != SB_OK ||
+        hub_windows_init(&self->store, &self->windows, (size_t) self->settings->window_memory_max, err) != SB_OK)
+        return err->rc;
     struct hub_expectations expected;
     if (hub_settings_read_computed(self->settings, self->catalog, &self->computed, err) != SB_OK ||
         hub_expectations_parse(&expected, self->settings->expected_workers, err) != SB_OK)
@@ -176,7 +193,8 @@ static enum sb_rc open_loop(struct hub *self, struct sb_err *err)
     if (self->signal_fd < 0)
         return err->rc;
     if (zloop_reader(self->loop, self->router, on_agents, self) != 0 ||
-        zloop_timer(self->loop, TICK_MS, 0, on_tick, self) < 0)
+        zloop_timer(self->loop, TICK_MS, 0, on_tick, self) < 0 ||
+        zloop_timer(self->loop, PULSE_MS, 0, on_pulse, self) < 0)
         return sb_fail(err, SB_NOMEM, "no memory for the loop's readers");
     zloop_reader_set_tolerant(self->loop, self->router);
     self->api = (struct hub_api){.store = &self->store,

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "hub/store.h"
+#include "hub/windows.h"
 
 static const struct sb_setting settings[] = {
 #define SETTING(...) SB_SETTING_ROW(struct hub_settings, __VA_ARGS__),
@@ -23,8 +24,11 @@ static enum sb_rc check(const void *values, struct sb_err *err)
     if (!sb_metric_name_is_valid(self->computed_prefix, strlen(self->computed_prefix)))
         return sb_fail(err, SB_INVAL, "--computed-prefix: '%s' can't begin a metric's name", self->computed_prefix);
     struct hub_expectations expected;
-    const enum sb_rc rc = hub_expectations_parse(&expected, self->expected_workers, err);
-    return rc == SB_OK ? SB_OK : sb_fail_at(err, rc, "--expected-workers");
+    if (hub_expectations_parse(&expected, self->expected_workers, err) != SB_OK)
+        return sb_fail_at(err, SB_INVAL, "--expected-workers");
+    struct hub_window_lengths windows;
+    const enum sb_rc rc = hub_window_lengths_parse(&windows, self->windows, err);
+    return rc == SB_OK ? SB_OK : sb_fail_at(err, rc, "--windows");
 }
 
 struct sb_catalog *hub_settings_read_catalog(const struct hub_settings *self, struct sb_err *err)
@@ -64,9 +68,14 @@ static enum sb_rc try_store(const struct hub_settings *self, const struct sb_cat
     struct hub_counters counters = {.messages = 0};
     struct hub_store store;
     rc = hub_store_init(&store, catalog, views, &counters, (struct hub_store_limits){.contributions = 1}, err);
+    struct hub_window_lengths windows = {.n = 0};
     if (rc == SB_OK) {
         const struct hub_expectations none = {.n = 0};
-        rc = hub_store_compute(&store, &computed, &none, self->rate_window, err);
+        rc = hub_window_lengths_parse(&windows, self->windows, err);
+        if (rc == SB_OK)
+            rc = hub_windows_init(&store, &windows, (size_t) self->window_memory_max, err);
+        if (rc == SB_OK)
+            rc = hub_store_compute(&store, &computed, &none, self->rate_window, err);
         hub_store_release(&store);
     }
     hub_computed_specs_release(&computed);

@@ -45,6 +45,17 @@ struct hub_variant {
 };
 
 /* What a scrape prints under one name: a family, or what is computed from one or two of them in each row. */
+enum { HUB_WINDOWS_MAX = 4 };
+
+/* The lengths of windows (windows.h), each with the text that its label prints. */
+struct hub_window_lengths {
+    uint32_t n;
+    struct hub_window_length {
+        int64_t ms;
+        char text[16];
+    } at[HUB_WINDOWS_MAX];
+};
+
 enum hub_derivation { HUB_FAMILY_ITSELF, HUB_QUANTILE, HUB_MEAN, HUB_MAX, HUB_RATIO, HUB_COMPUTED };
 
 struct hub_entry {
@@ -55,8 +66,9 @@ struct hub_entry {
     const struct hub_family *of; /* the family, or the numerator; NULL: it is computed */
     const struct hub_family *by; /* the denominator, or NULL */
     uint32_t computed;           /* its number in computed.h */
+    uint32_t window;             /* over which it is derived; 0: over all time */
     double quantile;
-    char label[SB_NUM_MAX + 16]; /* quantile="0.5" */
+    char label[SB_NUM_MAX + 48]; /* quantile="0.5",window="60s" */
 };
 
 /* Roles to which a family is restricted, where a view asks for that. */
@@ -82,11 +94,12 @@ struct hub_family {
 };
 
 struct hub_index {
-    const struct sb_catalog *catalog; /* borrowed */
-    struct sb_labelsets *labelsets;   /* owned; the store's identities are in it as well */
-    struct hub_counters *counters;    /* borrowed */
-    struct hub_family **families;     /* by id; owned */
-    struct hub_entry **entries;       /* rising by name; owned. They only ever become more */
+    const struct sb_catalog *catalog;         /* borrowed */
+    struct sb_labelsets *labelsets;           /* owned; the store's identities are in it as well */
+    struct hub_counters *counters;            /* borrowed */
+    const struct hub_window_lengths *windows; /* NULL: none; borrowed */
+    struct hub_family **families;             /* by id; owned */
+    struct hub_entry **entries;               /* rising by name, then by window; owned. They only ever become more */
     uint32_t n_entries;
     uint32_t cap_entries;
     const struct hub_family *counts[SB_AGENT_COUNTS]; /* families that the agents' own counts come as; NULL: not yet */
@@ -139,8 +152,8 @@ enum sb_rc hub_index_series(struct hub_index *self, struct hub_variant *variant,
 
 const struct hub_family *hub_index_find(const struct hub_index *self, const char *name); /* NULL: no such */
 
-/* The place of the first entry whose name is above this one (NULL: of the first of all). */
-uint32_t hub_index_place_after(const struct hub_index *self, const char *name);
+/* The place of the first entry above this name and window (NULL: of the first of all). */
+uint32_t hub_index_place_after(const struct hub_index *self, const char *name, uint32_t window);
 
 /* The first scope is 1. Do sources of this role (NULL: of none) count there? */
 bool hub_index_has_role(const struct hub_index *self, uint32_t scope, const char *role);
@@ -158,6 +171,7 @@ enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struc
 /* entries.c: enters a new family under its name, and what is derived from it. False: out of memory; a family's own
  * entry is never made without it, derived ones may be missing. */
 bool hub_entries_add(struct hub_index *self, const struct hub_family *family) SB_CHECK;
+bool hub_entries_claim_windows(struct hub_index *self) SB_CHECK; /* once index.windows is set */
 /* Enters a computed metric and claims its name. Errors: SB_INVAL, it is taken; SB_NOMEM. */
 enum sb_rc hub_entries_add_computed(struct hub_index *self, const char *name, const char *help, uint32_t number,
                                     struct sb_err *err) SB_CHECK;

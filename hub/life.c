@@ -11,7 +11,7 @@ void hub_source_choose(struct hub_source *source)
         if (!best || each->snapshot_ms >= best->snapshot_ms)
             best = each;
     }
-    for (size_t i = 0; best && best != source->shown && i < HUB_VIEWS_MAX; i++) {
+    for (size_t i = 0; best && best != source->shown && i < HUB_ALL_VIEWS_MAX; i++) {
         if (best->groups[i])
             best->groups[i]->n_moves++;
     }

@@ -218,7 +218,7 @@ static void put_snapshot_age(const struct lines *lines)
 
 static void put_scrapes(const struct lines *lines)
 {
-    for (size_t i = 0; i < lines->own->store->n_views; i++)
+    for (size_t i = 0; i < lines->own->store->n_shown_views; i++)
         put_by(lines, "type", lines->own->store->views[i].spec->name, (double) lines->own->scrapes[i]);
 }
 

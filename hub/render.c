@@ -8,6 +8,7 @@
 #include "hub/merge.h"
 #include "hub/rows.h"
 #include "hub/sources.h"
+#include "hub/windows.h"
 
 enum stage { STAGE_FAMILIES, STAGE_SOURCES, STAGE_OWN, STAGE_DONE };
 
@@ -25,6 +26,7 @@ struct hub_scrape {
     /* The cursor: the entry that is being printed (or was last), by name and, while entries are as many as they were,
      * by the place after it; and where in its rows. */
     char name[SB_EXPO_NAME_MAX];
+    uint32_t window;
     uint32_t next;
     uint32_t n_entries;
     bool is_in_entry;
@@ -33,10 +35,11 @@ struct hub_scrape {
     /* And where in that row to go on: a row may have thousands of series. */
     uint64_t in_row; /* 0: at the start of a row */
     uint32_t variant;
-    uint32_t series;       /* of that variant; of a gauge its id */
-    bool is_cut;           /* what is left can't be had */
-    size_t piece_from;     /* where this piece starts in what it is appended to */
-    struct sb_buf scratch; /* labels that are printed under other names */
+    uint32_t series;            /* of that variant; of a gauge its id */
+    bool is_cut;                /* what is left can't be had */
+    size_t piece_from;          /* where this piece starts in what it is appended to */
+    struct sb_buf scratch;      /* labels that are printed under other names */
+    struct hub_values windowed; /* what the row has of the entry's families within its window */
 };
 
 /* A row of an entry, about to be printed. */
@@ -75,6 +78,7 @@ void hub_scrape_destroy(struct hub_scrape **self_p)
         return;
     hub_rows_release(&self->rows);
     sb_buf_release(&self->scratch);
+    hub_values_release(&self->windowed);
     sb_arena_release(&self->arena);
     free(self);
 }
@@ -248,9 +252,26 @@ static bool put_series(const struct row *row)
     return scrape->variant < row->family->n_variants;
 }
 
+/* What the row counted within the entry's window. */
+static enum hub_step read_window(struct row *row)
+{
+    struct hub_scrape *scrape = row->scrape;
+    const struct hub_entry *entry = row->entry;
+    const struct hub_window_ask ask = {
+        .view = scrape->view, .query = &scrape->query, .row = row->group, .window = entry->window};
+    hub_values_release(&scrape->windowed);
+    if (!hub_windows_read(scrape->store, &ask, row->family, &scrape->windowed) ||
+        (entry->by && !hub_windows_read(scrape->store, &ask, entry->of, &scrape->windowed)))
+        return HUB_NONE;
+    row->numbers = row->numerators = (struct hub_row){.values = &scrape->windowed};
+    return HUB_FOUND;
+}
+
 static enum hub_step read_row(struct row *row)
 {
     const struct hub_entry *entry = row->entry;
+    if (entry->window > 0)
+        return read_window(row);
     struct hub_rows *rows = &row->scrape->rows;
     enum hub_step step = hub_rows_read(rows, row->group, row->family->scope, &row->numbers);
     if (step == HUB_FOUND && entry->by)
@@ -313,6 +334,8 @@ static enum hub_step put_rows(struct hub_scrape *self, const struct hub_entry *e
 
 static bool is_wanted(const struct hub_scrape *self, const struct hub_entry *entry)
 {
+    if (entry->window > 0 && !self->view->spec->has_windows)
+        return false;
     if (entry->how == HUB_COMPUTED && !hub_computed_is_in(&self->store->computed, entry->computed, self->view->spec))
         return false;
     return (entry->how == HUB_FAMILY_ITSELF || self->view->spec->has_derived) && !hub_is_source_family(entry->name) &&
@@ -325,7 +348,7 @@ static enum hub_step find_entry(struct hub_scrape *self, const struct hub_entry 
     const struct hub_index *index = &self->store->index;
     if (self->n_entries != index->n_entries) { /* new ones may have moved the others */
         self->n_entries = index->n_entries;
-        self->next = hub_index_place_after(index, self->name[0] ? self->name : NULL);
+        self->next = hub_index_place_after(index, self->name[0] ? self->name : NULL, self->window);
     }
     if (self->is_in_entry) {
         *out = index->entries[self->next - 1];
@@ -336,11 +359,12 @@ static enum hub_step find_entry(struct hub_scrape *self, const struct hub_entry 
             return HUB_LATER;
         hub_rows_look(&self->rows);
         const struct hub_entry *entry = index->entries[self->next++];
+        self->has_header = self->has_header && strcmp(self->name, entry->name) == 0; /* of another window */
+        self->window = entry->window;
         memcpy(self->name, entry->name, strlen(entry->name) + 1);
         if (!is_wanted(self, entry))
             continue;
         self->is_in_entry = true;
-        self->has_header = false;
         self->from = 1;
         self->in_row = 0;
         *out = entry;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hub/rates.h"
+#include "hub/windows.h"
 
 struct source_key {
     enum hub_kind kind;
@@ -85,6 +86,7 @@ enum sb_rc hub_store_init(struct hub_store *self, const struct sb_catalog *catal
         return SB_NOMEM;
     for (size_t i = 0; i < views->n; i++)
         hub_view_init(&self->views[self->n_views++], &views->at[i], (unsigned) i, self->index.labelsets);
+    self->n_shown_views = self->n_views;
     return SB_OK;
 }
 
@@ -136,6 +138,7 @@ void hub_store_release(struct hub_store *self)
     free(self->source_list);
     hub_table_release(&self->lineages);
     hub_computed_release(&self->computed);
+    hub_windows_destroy(&self->windows);
     hub_index_release(&self->index);
     *self = (struct hub_store){0};
 }
@@ -148,7 +151,7 @@ enum sb_rc hub_store_compute(struct hub_store *self, const struct hub_computed_s
 
 const struct hub_view *hub_store_view(const struct hub_store *self, const char *name)
 {
-    for (size_t i = 0; i < self->n_views; i++) {
+    for (size_t i = 0; i < self->n_shown_views; i++) {
         if (strcmp(self->views[i].spec->name, name) == 0)
             return &self->views[i];
     }

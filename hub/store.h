@@ -16,6 +16,8 @@
 
 #define HUB_NO_SNAPSHOT INT64_MIN
 
+struct hub_windows;
+
 enum { HUB_LINEAGE_BYTES = 16, HUB_LINEAGES_MAX = 65536, HUB_KEPT_ROWS_MAX = 4096, HUB_IDLE_SOURCES_MAX = 4096 };
 
 /* One part in so many of the memory for rows is kept free for what lives, as long as rows without contributions can go
@@ -82,8 +84,8 @@ struct hub_contribution {
     struct hub_rates *rates; /* of what is computed; NULL: no sample yet; owned */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
-    struct hub_wire_gauge *wire_gauges;      /* the last frame's, in its order; owned */
-    struct hub_group *groups[HUB_VIEWS_MAX]; /* by view; NULL: the view doesn't count it */
+    struct hub_wire_gauge *wire_gauges;          /* the last frame's, in its order; owned */
+    struct hub_group *groups[HUB_ALL_VIEWS_MAX]; /* by view; NULL: the view doesn't count it */
 };
 
 /* Where the gauge that a frame names at this position is in values.gauges. */
@@ -96,9 +98,11 @@ struct hub_store {
     struct hub_index index;
     struct hub_counters *counters; /* borrowed */
     struct hub_computed computed;
-    uint64_t n_lives; /* how often a source came, went, or changed its life */
-    struct hub_view views[HUB_VIEWS_MAX];
+    struct hub_windows *windows; /* NULL: there are none; owned */
+    uint64_t n_lives;            /* how often a source came, went, or changed its life */
+    struct hub_view views[HUB_ALL_VIEWS_MAX];
     size_t n_views;
+    size_t n_shown_views; /* the first of them; what is behind has other uses */
     struct hub_table lineages;
     struct hub_table sources;
     struct hub_source **source_list; /* rising by id */

@@ -3,15 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/windows.h"
 #include "hub/workers.h"
 
 enum { ROOM_SHARE = 8 }; /* one in so many empty groups goes at a time when memory is short */
 
 static const char *const always[] = {"service_name", "model_name"};
 
-/* What Prometheus and its operator set themselves, and the labels of a histogram's buckets and quantiles. */
+/* What Prometheus and its operator set themselves, and the labels of a histogram's buckets, of quantiles and windows.
+ */
 static const char *const foreign[] = {"instance", "job",     "pod", "namespace", "container",
-                                      "endpoint", "service", "le",  "quantile"};
+                                      "endpoint", "service", "le",  "quantile",  "window"};
 
 static bool is_one_of(const char *label, const char *const *names, size_t n)
 {
@@ -40,7 +42,7 @@ bool hub_view_reserves(const struct hub_view *self, const char *label)
 void hub_view_init(struct hub_view *self, const struct hub_view_spec *spec, unsigned number,
                    struct sb_labelsets *labelsets)
 {
-    *self = (struct hub_view){.spec = spec, .bit = 1u << number, .labelsets = labelsets};
+    *self = (struct hub_view){.spec = spec, .bit = number < HUB_VIEWS_MAX ? 1u << number : 0, .labelsets = labelsets};
     for (size_t i = 0; i < SB_COUNT(always); i++)
         self->labels[self->n_labels++] = always[i];
     for (size_t i = 0; i < spec->by.n; i++)
@@ -58,6 +60,7 @@ static void destroy_group(struct hub_view *self, struct hub_group *group)
     }
     sb_labelsets_drop(self->labelsets, &group->labels);
     hub_workers_destroy(&group->workers);
+    hub_track_destroy(&group->track, self->labelsets);
     free(group->retired);
     free(group->members);
     free(group);
@@ -124,8 +127,7 @@ static const char *source_of(const struct hub_view *self, const char *label)
     return label;
 }
 
-/* The labels of the row that an identity belongs to. */
-static struct sb_labelset *row_labels(const struct hub_view *self, const struct sb_labelset *identity)
+struct sb_labelset *hub_view_row_labels(const struct hub_view *self, const struct sb_labelset *identity)
 {
     struct sb_label_draft draft;
     sb_label_draft_clear(&draft);
@@ -159,7 +161,7 @@ static struct hub_group *add_group(struct hub_view *self, struct sb_labelset **l
 struct hub_group *hub_view_join(struct hub_view *self, struct hub_contribution *contribution,
                                 const struct sb_labelset *identity)
 {
-    struct sb_labelset *labels = row_labels(self, identity);
+    struct sb_labelset *labels = hub_view_row_labels(self, identity);
     if (!labels)
         return NULL;
     struct hub_group *group = hub_table_find(&self->table, labels->hash, group_is, labels);

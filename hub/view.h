@@ -15,6 +15,7 @@
 #define HUB_NEVER_MS (INT64_MIN / 2) /* a time so long ago that any span since then is over */
 
 struct hub_contribution;
+struct hub_track;
 struct hub_workers;
 
 /* The cells of forgotten contributions of one role, in double-double. */
@@ -37,11 +38,12 @@ struct hub_group {
     struct hub_contribution **members; /* in order of joining */
     struct hub_retired *retired;       /* owned; one for each role */
     struct hub_workers *workers;       /* counts that are kept between scrapes (workers.h); NULL: none; owned */
+    struct hub_track *track;           /* of windows (windows.h); NULL: none; owned */
 };
 
 struct hub_view {
     const struct hub_view_spec *spec;
-    uint32_t bit; /* 1 << its number */
+    uint32_t bit; /* 1 << its number; 0: it isn't shown */
     uint32_t n_labels;
     const char *labels[2 * HUB_VIEW_LABELS_MAX + 2]; /* all that its rows print */
     uint64_t last_id;
@@ -52,13 +54,16 @@ struct hub_view {
     size_t cap_groups;
 };
 
-/* number: below HUB_VIEWS_MAX, its own. The spec is borrowed. */
+/* number: its own; below HUB_VIEWS_MAX, if the view is shown. The spec is borrowed. */
 void hub_view_init(struct hub_view *self, const struct hub_view_spec *spec, unsigned number,
                    struct sb_labelsets *labelsets);
 void hub_view_release(struct hub_view *self);
 
 /* Does the view count contributions with this identity? */
 bool hub_view_takes(const struct hub_view *self, const struct sb_labelset *identity);
+
+/* The labels of the row that an identity belongs to; to be dropped. NULL: out of memory. */
+struct sb_labelset *hub_view_row_labels(const struct hub_view *self, const struct sb_labelset *identity) SB_CHECK;
 
 /* Puts a contribution with this identity into its group, made if need be. NULL: out of memory. */
 struct hub_group *hub_view_join(struct hub_view *self, struct hub_contribution *contribution,

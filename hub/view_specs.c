@@ -125,7 +125,7 @@ static enum sb_rc read_flags(struct context *self, yaml_node_t *node, struct hub
         bool *out;
     } flags[] = {
         {"keep", &spec->is_kept},        {"role_scope", &spec->is_role_scoped}, {"own", &spec->has_own},
-        {"buckets", &spec->has_buckets}, {"derived", &spec->has_derived},
+        {"buckets", &spec->has_buckets}, {"derived", &spec->has_derived},       {"windows", &spec->has_windows},
     };
     enum sb_rc rc = SB_OK;
     for (size_t i = 0; rc == SB_OK && i < SB_COUNT(flags); i++) {
@@ -138,8 +138,8 @@ static enum sb_rc read_flags(struct context *self, yaml_node_t *node, struct hub
 
 static enum sb_rc read_view(struct context *self, yaml_node_t *node, struct hub_view_spec *spec, struct sb_err *err)
 {
-    static const char *const keys[] = {"by",         "where", "rename",  "allow",   "deny", "keep",
-                                       "role_scope", "own",   "buckets", "derived", NULL};
+    static const char *const keys[] = {"by",         "where", "rename",  "allow",   "deny",    "keep",
+                                       "role_scope", "own",   "buckets", "derived", "windows", NULL};
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, spec->name, err);
     if (rc != SB_OK)
         return rc;

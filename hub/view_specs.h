@@ -8,7 +8,12 @@
 #include "common/arena.h"
 #include "common/catalog.h"
 
-enum { HUB_VIEWS_MAX = 32, HUB_VIEW_LABELS_MAX = 16, HUB_VIEW_NAME_MAX = 64 };
+enum {
+    HUB_VIEWS_MAX = 32,
+    HUB_ALL_VIEWS_MAX = HUB_VIEWS_MAX + 1 /* one that is not shown */,
+    HUB_VIEW_LABELS_MAX = 16,
+    HUB_VIEW_NAME_MAX = 64
+};
 
 /* A list of texts. */
 struct hub_texts {
@@ -41,6 +46,7 @@ struct hub_view_spec {
     bool has_own;        /* the hub's own families and those about sources are part of it */
     bool has_buckets;
     bool has_derived;
+    bool has_windows; /* and what is derived over sliding windows */
 };
 
 struct hub_view_specs {

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from daemons import CAPTURES, REPOSITORY, Cluster, Process, free_port, http_get, samples, wait_for
+from daemons import CAPTURES, REPOSITORY, Cluster, Process, follows_time, free_port, http_get, samples, wait_for
 
 DOCUMENT = (REPOSITORY / "docs" / "views.md").read_text()
 COLUMNS = {"tokens": "vllm:generation_tokens_total", "running": "vllm:num_requests_running", "running_max": "vllm:num_requests_running_max",
@@ -155,6 +155,11 @@ def test_the_tables_of_views_and_keys_are_complete(cluster: Cluster) -> None:
 
 # ---- sizes
 
+def lasting(text: str) -> str:
+    """Without what follows time, and its comments."""
+    return "".join(line + "\n" for line in text.splitlines() if not follows_time(line.removeprefix("# HELP ").removeprefix("# TYPE ").split("{")[0]))
+
+
 def test_a_scrape_is_as_long_as_the_document_says(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     said = re.search(r"`dp` \| N \| (\d+) \+ (\d+) N \| ([\d,]+) \+ \2 N \((\d+) \+", DOCUMENT)
     slim = re.search(r"`buckets: false` \| \| \d+ \+ (\d+) rows \| [\d,]+ \+ \1 rows \((\d+) \+", DOCUMENT)
@@ -172,7 +177,7 @@ def test_a_scrape_is_as_long_as_the_document_says(new_cluster: Callable[..., Clu
     head = float(said[3].replace(",", ""))
     for view, rows, samples_each, rest in (("dp", 2, each, int(said[4])), ("instance", 2, each, int(said[4])), ("role", 1, each, int(said[4])),
                                            ("node", 1, each, int(said[4])), ("slim", 1, int(slim[1]), int(slim[2]))):
-        text = hub.metrics(view)
+        text = lasting(hub.metrics(view))
         assert len(text.splitlines()) == lines + samples_each * rows, view
         labels = re.search(r"^vllm:generation_tokens_total(\{.*\})", text, flags=re.M)
         assert labels and len(text) == pytest.approx(head + samples_each * rows * (rest + len(labels[1])), rel=0.03), view

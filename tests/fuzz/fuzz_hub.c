@@ -30,7 +30,7 @@ static void scrape_all(struct hub_store *store, int64_t now_ms)
 {
     struct sb_buf out;
     sb_buf_init(&out, 64u << 20);
-    for (size_t i = 0; i < store->n_views; i++) {
+    for (size_t i = 0; i < store->n_shown_views; i++) {
         const struct hub_ask ask = {.view = &store->views[i], .now_ms = now_ms};
         struct hub_scrape *scrape = hub_scrape_new(store, &ask);
         while (scrape && hub_scrape_next(scrape, &out))
