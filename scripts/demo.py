@@ -55,14 +55,13 @@ def once(cluster: Cluster) -> None:
 
 def pages(cluster: Cluster, demo: Demo) -> list[str]:
     """What to open, one a line."""
-    found = {f"http://127.0.0.1:{cluster.hub.port}/metrics": "the hub: all engines of the service; ?type=role, node, instance, dp for others"}
+    found = {f"http://127.0.0.1:{cluster.hub.port}/metrics": "the hub; ?type=role, node, instance, dp"}
     for node in cluster.nodes:
         found[f"http://127.0.0.1:{node.agent.port}/metrics"] = f"the agent of {node.name} about itself"
     if demo.prometheus:
-        found[f"http://127.0.0.1:{demo.prometheus.port}/graph"] = "Prometheus, with full and instance:..."
-    found[str(cluster.folder)] = "logs"
+        found[f"http://127.0.0.1:{demo.prometheus.port}/graph"] = "Prometheus: vllm:... and instance:vllm:..."
     width = max(map(len, found))
-    return [f"  {page:{width}}  {what}" for page, what in found.items()]
+    return [*(f"  {page:{width}}  {what}" for page, what in found.items()), f"  logs are in {cluster.folder}"]
 
 
 def play(cluster: Cluster, up_s: float, with_prometheus: bool) -> None:
@@ -70,8 +69,8 @@ def play(cluster: Cluster, up_s: float, with_prometheus: bool) -> None:
     demo = Demo(cluster, up_s, DOWN_S, time.monotonic())
     if with_prometheus:
         demo.start_prometheus()
-    above = ["statsbus: two nodes, four engines that replay recordings, one of which restarts now and then. Ctrl-C stops everything.",
-             f"Quantiles are of all since the start, rates of the last {WINDOW_S:.0f} s; - is what nobody said."]
+    above = ["statsbus: 2 nodes, 4 engines (recordings), 1 of them restarts. Ctrl-C ends it.",
+             f"Quantiles are of all since the start, rates of {WINDOW_S:.0f} s; - is what nobody said."]
     below = pages(cluster, demo)
     try:
         if not sys.stdout.isatty():

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from daemons import samples
 
 WINDOW_S = 6.0  # what a rate looks back; agents report counters once a second
-NAME_MIN = 24
+NAME_MIN = 24  # with what follows it fills 78 of the usual 80 columns
+CELL = 6
 MISSING = "-"  # a number that nobody said, which is not 0
 
 Row = tuple[str, tuple[str, ...]]  # a view and its row's name, one part a label
@@ -19,18 +20,16 @@ def _count(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
 
 
-def _seconds(value: float) -> str:
-    if value >= 1:
-        return f"{value:.2f} s"
-    return f"{1000 * value:.3g} ms"
-
-
-def _rate(value: float) -> str:
+def _number(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _milliseconds(value: float) -> str:
+    return _number(1000 * value)
 
 
 class Column(NamedTuple):
@@ -41,16 +40,18 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("running", "vllm:num_requests_running", _count),
-    Column("waiting", "vllm:num_requests_waiting", _count),
-    Column("KV used", "vllm:kv_cache_usage_perc", _share),
-    Column("prompt/s", "vllm:prompt_tokens_total", _rate, is_rate=True),
-    Column("tokens/s", "vllm:generation_tokens_total", _rate, is_rate=True),
-    Column("TTFT p50", "vllm:time_to_first_token_seconds_p50", _seconds),
-    Column("p99", "vllm:time_to_first_token_seconds_p99", _seconds),
-    Column("ITL p50", "vllm:inter_token_latency_seconds_p50", _seconds),
-    Column("p99", "vllm:inter_token_latency_seconds_p99", _seconds),
+    Column("run", "vllm:num_requests_running", _count),
+    Column("wait", "vllm:num_requests_waiting", _count),
+    Column("KV%", "vllm:kv_cache_usage_perc", _percent),
+    Column("in", "vllm:prompt_tokens_total", _number, is_rate=True),
+    Column("out", "vllm:generation_tokens_total", _number, is_rate=True),
+    Column("p50", "vllm:time_to_first_token_seconds_p50", _milliseconds),
+    Column("p99", "vllm:time_to_first_token_seconds_p99", _milliseconds),
+    Column("p50", "vllm:inter_token_latency_seconds_p50", _milliseconds),
+    Column("p99", "vllm:inter_token_latency_seconds_p99", _milliseconds),
 )
+# What stands above so many columns.
+GROUPS = (("", 3), ("tokens/s", 2), ("TTFT, ms", 2), ("ITL, ms", 2))
 # Each view, its heading, and the labels that tell its rows apart beside service and model.
 VIEWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("full", "service", ()),
@@ -60,8 +61,6 @@ VIEWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 SOURCES_UP = "statsbus_source_up"  # these two are in `full` alone
 AGENTS = "statsbus_hub_agents"
-
-WIDTH = 9
 
 
 def families() -> list[str]:
@@ -133,7 +132,8 @@ class Watch:
         rows = self._scrapes[-1].rows
         names = _names(rows)
         width = max([NAME_MIN, *(len(name) + 2 for name in names.values())])
-        out = [_line(f"{self._agents:.0f} agents, {self._live} of {self._sources} sources live", 0, ())]
+        status = f"agents {self._agents:.0f}, live {self._live}/{self._sources}"
+        out = [f"{status:{width}}" + "".join(f"{title:>{CELL * columns}}" for title, columns in GROUPS)]
         for view, heading, _ in VIEWS:
             out.append(_line(heading, width, (column.title for column in COLUMNS) if view == VIEWS[0][0] else ()))
             out += [_line("  " + names[row], width, self.cells(row)) for row in rows if row[0] == view]
@@ -153,7 +153,7 @@ def _names(rows: list[Row]) -> dict[Row, str]:
 
 
 def _line(name: str, width: int, cells: Iterable[str]) -> str:
-    return (f"{name:{width}}" + "".join(f"{cell:>{WIDTH}} " for cell in cells)).rstrip()
+    return (f"{name:{width}}" + "".join(f" {cell:>{CELL - 1}}" for cell in cells)).rstrip()
 
 
 def fit(above: list[str], table: list[str], below: list[str], columns: int, height: int) -> list[str]:

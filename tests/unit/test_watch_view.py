@@ -27,20 +27,16 @@ def scrape(tokens: float, **others: str) -> dict[str, str]:
     return {**out, **others}
 
 
-def words(line: str) -> list[str]:
-    return line.replace(" ms", "ms").replace(" s ", "s ").replace(" %", "%").split()
-
-
 def test_each_row_of_each_view_is_a_line_with_its_numbers() -> None:
     watch = Watch()
     watch.add(10.0, scrape(1000))
     watch.add(12.0, scrape(1500))
     status, *table = watch.lines()
-    assert status == "2 agents, 1 of 2 sources live"
-    numbers = ["3", "0", "25.6%", "0", "250", "12.5ms", "2.50s", "20.5ms", "750ms"]
+    assert status.split("  ")[0] == "agents 2, live 1/2"
+    numbers = ["3", "0", "25.6", "0", "250", "12.5", "2500", "20.5", "750"]
     silent = [MISSING, MISSING, MISSING, "0", MISSING, MISSING, MISSING, MISSING, MISSING]
-    assert [words(line) for line in table] == [
-        ["service", "running", "waiting", "KV", "used", "prompt/s", "tokens/s", "TTFT", "p50", "p99", "ITL", "p50", "p99"],
+    assert [line.split() for line in table] == [
+        ["service", "run", "wait", "KV%", "in", "out", "p50", "p99", "p50", "p99"],
         ["chat", "llama", *numbers],
         ["role"], ["decode", *numbers], ["prefill", *silent],
         ["node"], ["a", "decode", *numbers], ["b", "prefill", *silent],
@@ -48,10 +44,20 @@ def test_each_row_of_each_view_is_a_line_with_its_numbers() -> None:
     ]
 
 
+def test_it_fits_a_usual_terminal_and_headings_end_where_their_columns_do() -> None:
+    watch = Watch()
+    watch.add(10.0, scrape(1))
+    groups, titles, *rows = watch.lines()
+    assert max(map(len, watch.lines())) <= 80
+    assert {len(line) for line in (groups, titles, rows[0])} == {78}
+    assert [groups.index(group) + len(group) for group in ("tokens/s", "TTFT, ms", "ITL, ms")] == [
+        titles.index("out") + 3, titles.index("p99") + 3, titles.rindex("p99") + 3]
+
+
 def test_a_single_scrape_has_no_rates() -> None:
     watch = Watch()
     watch.add(10.0, scrape(1000))
-    assert words(watch.lines()[2])[2:7] == ["3", "0", "25.6%", MISSING, MISSING]
+    assert watch.lines()[2].split()[2:7] == ["3", "0", "25.6", MISSING, MISSING]
 
 
 def test_rates_look_back_one_window() -> None:
@@ -78,7 +84,7 @@ def test_series_of_one_row_are_added() -> None:
     watch = Watch()
     watch.add(1.0, scrape(1, role=f'vllm:num_requests_running{{lora="a",role="decode",{SERVICE}}} 2\n'
                                   f'vllm:num_requests_running{{lora="b",role="decode",{SERVICE}}} 5\n'))
-    assert words(watch.lines()[4])[:2] == ["decode", "7"]
+    assert watch.lines()[4].split()[:2] == ["decode", "7"]
 
 
 def test_service_and_model_are_said_where_there_are_several() -> None:
@@ -101,5 +107,5 @@ def test_a_hub_without_engines_is_a_table_without_rows() -> None:
     watch = Watch()
     assert watch.lines() == []
     watch.add(1.0, {**dict.fromkeys((view for view, _, _ in VIEWS), ""), "full": "statsbus_hub_agents 0\n"})
-    assert watch.lines()[0] == "0 agents, 0 of 0 sources live"
+    assert watch.lines()[0].startswith("agents 0, live 0/0 ")
     assert len(watch.lines()) == 1 + len(VIEWS)
