@@ -105,7 +105,7 @@ class World:
             for agent in self.connected():
                 self.connect(agent)
         self.model.tick(now)
-        self.maybe_gone |= {source for source in self.model.unended if self.model.source_may_be_gone(source)}
+        self.maybe_gone |= {source for source in self.model.lived if self.model.source_may_be_gone(source)}
         if now >= self.next_beat:
             self.next_beat = now + BEAT_S
             self.beaten = now
@@ -531,7 +531,7 @@ class World:
         gone = {source for source in up if self.model.source_is_gone(source)}
         assert not gone, f"told of although all of them ended long ago: {gone}"
         for source in live:
-            ids = {c.identity["instance_id"] for c in engines if c.source == source}
+            ids = {c.identity["instance_id"] for c in engines if c.source == source and not self.model.may_be_retired(c)}
             assert len(ids) <= incarnations[source] <= len(self.instances[source]), (source, incarnations[source], ids)
 
     def compare(self, view: View, lines: Lines, narrow: Narrow | None) -> None:

@@ -197,7 +197,8 @@ class Model:
         self.contributions: dict[tuple[str, int], Contribution] = {}
         self.rows: dict[str, dict[Labels, Row]] = {name: {} for name in self.views}
         self.final: list[Contribution] = []  # left out for so long that they are retired; they must not be named again
-        self.unended: dict[Labels, float] = {}  # by source: when it last had a contribution that has not ended
+        self.unended: dict[Labels, float] = {}  # by source: when it last had a contribution that may not have ended
+        self.lived: dict[Labels, float] = {}  # by source: when it last had one that surely lived, or else when it was met
         self._n_rows = 0
         self._n_sessions = 0
 
@@ -220,7 +221,9 @@ class Model:
     def may_be_closed(self, lineage: str, since: float, until: float) -> tuple[bool, bool]:
         """Whether it may, and whether it must be closed at a moment between these two."""
         at = self.lineages[lineage].heard + self.closed_after if lineage in self.lineages else math.inf
-        return until >= at - EARLY, since > at + LATE
+        # One that has nothing is not remembered, and need not be.
+        has_any = bool(self._of(lineage)) or any(each.lineage == lineage for each in self.final)
+        return until >= at - EARLY, since > at + LATE and has_any
 
     def heard(self, lineage: str) -> None:
         self.lineages[lineage].heard = self.now
@@ -287,6 +290,9 @@ class Model:
         for each in self.contributions.values():
             if each.is_live or not each.is_ended:
                 self.unended[each.source] = now
+            if each.is_live and now < self._dies_at(each) - EARLY:
+                self.lived[each.source] = now
+            self.lived.setdefault(each.source, now)
         for view in self.views.values():
             rows = self.rows[view.name]
             for labels, row in list(rows.items()):
@@ -328,8 +334,8 @@ class Model:
         return is_left_out or self.may_be_closed(contribution.lineage, self.now, self.now)[0]
 
     def source_may_be_gone(self, source: Labels) -> bool:
-        """Nothing of it has been there for about the linger: its row may have gone, and may begin anew."""
-        return self.now >= self.unended[source] + self.linger - EARLY
+        """It has not lived for about the linger: once its contributions have gone, its row goes, and may begin anew."""
+        return self.now >= self.lived[source] + self.linger - EARLY
 
     def source_is_gone(self, source: Labels) -> bool:
         return self.now > self.unended[source] + self.linger + LATE
