@@ -35,7 +35,8 @@ typedef bool (*compute_fn)(const struct computing *at, double *out);
 
 static bool rate_of_counters(const struct computing *at, double *out)
 {
-    return at->member->is_live && at->member->rates && hub_rates_read(at->member->rates, at->number, out);
+    return at->member->is_live && at->member->rates &&
+           hub_rates_read(at->member->rates, at->store->computed.rate_of[at->number], out);
 }
 
 static bool sum_of_gauges(const struct computing *at, double *out)
@@ -286,17 +287,16 @@ static bool read_counters(const struct hub_computed_places *places, const struct
 static void sample(const struct hub_computed *self, struct hub_contribution *contribution)
 {
     double values[HUB_COMPUTED_MAX];
-    const uint32_t n = (uint32_t) self->specs->n;
     if (!contribution->is_live || !contribution->is_watched)
         return;
     if (!contribution->rates)
-        contribution->rates = hub_rates_new(n, self->rate_window_ms, contribution->is_from_zero);
+        contribution->rates = hub_rates_new(self->n_rates, self->rate_window_ms, contribution->is_from_zero);
     if (!contribution->rates || !hub_rates_is_due(contribution->rates, self->sampling_ms))
         return; /* out of memory: the next round tries again */
-    for (uint32_t i = 0; i < n; i++) {
-        const bool is_rate = self->specs->at[i].type == HUB_COMPUTE_counter_rate;
-        if (!is_rate || !read_counters(&self->places[i], &contribution->values, &values[i]))
-            values[i] = NAN;
+    for (uint32_t i = 0; i < self->specs->n; i++) {
+        double value;
+        if (self->specs->at[i].type == HUB_COMPUTE_counter_rate)
+            values[self->rate_of[i]] = read_counters(&self->places[i], &contribution->values, &value) ? value : NAN;
     }
     hub_rates_sample(contribution->rates, self->sampling_ms, values);
 }
@@ -304,7 +304,7 @@ static void sample(const struct hub_computed *self, struct hub_contribution *con
 void hub_computed_begin_round(struct hub_store *store, int64_t now_ms)
 {
     struct hub_computed *self = &store->computed;
-    if (!self->specs || self->sampling_ms != 0)
+    if (self->n_rates == 0 || self->sampling_ms != 0)
         return;
     hub_computed_look_up(store);
     self->sampling_ms = now_ms;
@@ -340,6 +340,8 @@ enum sb_rc hub_computed_init(struct hub_computed *self, const struct hub_compute
     if (!self->places)
         return sb_fail(err, SB_NOMEM, "no memory for computed metrics");
     for (uint32_t i = 0; i < specs->n; i++) {
+        if (specs->at[i].type == HUB_COMPUTE_counter_rate)
+            self->rate_of[i] = (uint8_t) self->n_rates++;
         enum sb_rc rc = hub_entries_add_computed(index, specs->at[i].name, specs->at[i].help, i, err);
         if (rc == SB_INVAL)
             return sb_fail(err, rc, "%s:%zu: '%s' is the name of a family, or derived from one", specs->at[i].file,

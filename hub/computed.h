@@ -37,6 +37,8 @@ struct hub_computed {
     /* Where the sources of each metric are: looked up anew when there are more series. */
     struct hub_computed_places *places; /* by metric; owned */
     uint32_t n_series;
+    uint32_t n_rates;
+    uint8_t rate_of[HUB_COMPUTED_MAX]; /* by metric that is a rate: which one it is in rates of contributions */
     /* Sampling of rates, in slices: the source that comes next is the first above this. */
     uint64_t sampled_source;
     int64_t sampling_ms; /* 0: nothing is under way */

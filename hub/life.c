@@ -187,7 +187,8 @@ static void judge_left_out(struct hub_store *self, struct hub_contribution *cont
 /* What it counts from now on comes unseen: when it is heard of again, that is of the past. */
 static void fall_silent(struct hub_store *self, struct hub_contribution *contribution)
 {
-    hub_contribution_bury(self, contribution, false);
+    if (contribution->is_live)
+        hub_contribution_bury(self, contribution, false);
     contribution->is_watched = false;
 }
 
@@ -200,7 +201,8 @@ static void judge_contributions(struct hub_store *self, struct hub_lineage *line
         struct hub_contribution *each = lineage->contributions[i];
         if (has_spoken && each->named_by != lineage->session)
             judge_left_out(self, each, now_ms, closed_after_ms);
-        else if (each->is_live && (is_silent || (has_spoken && each->session != lineage->session)))
+        else if (each->is_live ? is_silent || (has_spoken && each->session != lineage->session)
+                               : is_silent && !each->is_ended)
             fall_silent(self, each);
     }
 }

@@ -289,12 +289,9 @@ static uint32_t place(const struct copies *self, uint32_t i)
     return (self->first + i) % COPIES_MAX;
 }
 
-/* Keeps a copy of now, if it is time for one. Of those that are a window old or older, the last one stays. */
+/* Keeps a copy of now. Of those that are a window old or older, the last one stays. */
 static bool keep(struct copies *self, const struct hub_track *track, int64_t length_ms)
 {
-    const int64_t step_ms = length_ms / HUB_WINDOW_COPIES;
-    if (self->n > 0 && track->now_ms - self->at_ms[place(self, self->n - 1)] < step_ms - step_ms / 10)
-        return true;
     while (self->n > 1 && (self->n == COPIES_MAX || track->now_ms - self->at_ms[place(self, 1)] >= length_ms)) {
         self->first = place(self, 1); /* its pages are used again */
         self->n--;
@@ -313,7 +310,7 @@ static void take(struct hub_store *store, struct hub_group *group, const struct 
     bool is_ok = take_now(self, track, &sums->at[0].values);
     track->now_ms = self->round_ms;
     for (uint32_t w = 0; is_ok && w < track->n_copies; w++)
-        is_ok = keep(&track->copies[w], track, self->lengths->at[w].ms);
+        is_ok = self->copied_ms[w] != self->round_ms || keep(&track->copies[w], track, self->lengths->at[w].ms);
     self->bytes -= track->bytes;
     track->bytes = bytes_of(track);
     if (!is_ok || self->bytes + track->bytes > self->bytes_max) {
@@ -331,6 +328,11 @@ void hub_windows_begin_round(struct hub_store *store, int64_t now_ms)
     look_up(self, &store->index);
     self->round_ms = now_ms;
     self->track = 0;
+    for (uint32_t w = 0; w < self->lengths->n; w++) {
+        const int64_t step_ms = self->lengths->at[w].ms / HUB_WINDOW_COPIES;
+        if (self->copied_ms[w] == 0 || now_ms - self->copied_ms[w] >= step_ms - step_ms / 10)
+            self->copied_ms[w] = now_ms;
+    }
 }
 
 bool hub_windows_go_on(struct hub_store *store)

@@ -35,7 +35,8 @@ struct hub_windows {
     struct hub_adding adding;
     uint64_t track; /* the last that is done */
     size_t track_at;
-    int64_t round_ms; /* 0: none */
+    int64_t round_ms;                   /* 0: none */
+    int64_t copied_ms[HUB_WINDOWS_MAX]; /* the last round that keeps copies: the same for all tracks of a row */
 };
 
 /* "60s,5m": up to HUB_WINDOWS_MAX lengths; "": none. SB_INVAL: what is wrong. */

@@ -17,7 +17,7 @@ Lines = dict[tuple[str, Labels], float]  # (sample name, labels by name) to valu
 ALWAYS = ("service_name", "model_name")
 SOURCE_KEY = ("service_name", "job_name", "dp_rank", "stage", "replica")
 EARLY, LATE = 0.2, 2.0  # seconds: what is due at t happens between t - EARLY and t + LATE (the hub looks once a second)
-FOREIGN = frozenset({"instance", "job", "pod", "namespace", "container", "endpoint", "service", "le", "quantile"})
+FOREIGN = frozenset({"instance", "job", "pod", "namespace", "container", "endpoint", "service", "le", "quantile", "window"})
 
 SUM, MEAN, MAX, INFO, MERGE = "sum", "mean", "max", "info", "merge"
 AGGREGATES = {
