@@ -158,7 +158,7 @@ _ESCAPE = re.compile(r"\\(.)")
 def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
     """Every sample line of a scrape. Not a checking parser: tests use prometheus_client's where validity counts."""
     out = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # not splitlines(), to which further characters end a line
         if match := _LINE.match(line):
             labels = {name: _ESCAPE.sub(lambda m: {"n": "\n"}.get(m[1], m[1]), value)
                       for name, value in _LABEL.findall(match[2] or "")}

@@ -49,10 +49,21 @@ def engine_inputs() -> dict[str, bytes]:
     hello, rec, beat = (engine_example(name) for name in ("hello", "rec", "beat"))
     end, mark = engine_example("end", REPLAY), engine_example("mark", REPLAY)
     out = {"hello": hello, "rec-alone": rec, "story": hello + rec + end + mark + beat + rec,
-           "rec-cut": hello + rec[:-40], "rec-again": hello + rec + rec}
+           "rec-cut": hello + rec[:-40], "rec-again": hello + rec + rec, "odd": hello + odd_records() + beat + odd_records(REPLAY)}
     for capture in ("plain", "spec", "lora", "smallkv"):
         out[f"capture-{capture}"] = capture_input(capture)
     return out
+
+
+def odd_records(socket: bytes = STATS) -> bytes:
+    """What engines should not send, and what an agent has to bear."""
+    keys: dict[Any, Any] = {(1, (2, 3)): 1, None: [1], b"x": {}, 1.5: 1, True: 1}
+    records = [["step", 0, 1e300, {"scheduler_stats": {"num_running_reqs": 1, **keys}, "iteration_stats": keys}],
+               ["step", 0, 1.0, {"iteration_stats": {"num_generation_tokens": 1.7e308, "num_preempted_reqs": 2**64 - 1}}],
+               ["lost", None, 0.0, None],
+               ["obs", None, 2.0, [["vllm:num_requests_running", {"engine": "0"}, float("nan")], ["nobody", keys, 1], keys]],
+               ["event", None, 3.0, {"sleep": keys, "admission": {"reason": (1, 2)}}]]
+    return engine_message("rec", 1, len(records), pack(records), socket)
 
 
 def capture_input(capture: str, steps: int = 12) -> bytes:
