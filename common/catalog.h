@@ -155,6 +155,9 @@ extern const size_t sb_views_embedded_count;
 /* schemas/computed.yaml: for hub/computed_specs.h. */
 extern const struct sb_catalog_file sb_computed_embedded[];
 extern const size_t sb_computed_embedded_count;
+/* schemas/capacity.yaml, for the same. */
+extern const struct sb_catalog_file sb_capacity_embedded[];
+extern const size_t sb_capacity_embedded_count;
 
 /*
  * Reads and checks the files, in order, as one catalog: every family's feeds, references and names.

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/query.h"
+#include "hub/computing.h"
 #include "hub/rates.h"
-#include "hub/store.h"
 #include "hub/workers.h"
 
 enum { SOURCES_A_SLICE = 2048 }; /* sampled in one go: a fraction of a millisecond */
@@ -19,27 +18,17 @@ struct hub_computed_places {
     uint32_t *at;
 };
 
-/* What a function computes from. */
-struct computing {
-    const struct hub_store *store;
-    const struct hub_computed_spec *spec;
-    uint32_t number;
-    const struct hub_contribution *member; /* one whose role counts */
-    struct hub_group *group;               /* of ROW types, with query */
-    const struct hub_query *query;
-};
-
-typedef bool (*compute_fn)(const struct computing *at, double *out);
+typedef bool (*compute_fn)(const struct hub_computing *at, double *out);
 
 /* --- the types --- */
 
-static bool rate_of_counters(const struct computing *at, double *out)
+bool rate_of_counters(const struct hub_computing *at, double *out)
 {
     return at->member->is_live && at->member->rates &&
            hub_rates_read(at->member->rates, at->store->computed.rate_of[at->number], out);
 }
 
-static bool sum_of_gauges(const struct computing *at, double *out)
+bool sum_of_gauges(const struct hub_computing *at, double *out)
 {
     const struct hub_computed_places *families = &at->store->computed.places[at->number];
     if (at->member->source->shown != at->member)
@@ -67,7 +56,7 @@ static const char *role_of(const struct sb_labelset *role)
 }
 
 /* How many there should be; false: nobody said. What is said of the service goes before what is said of all. */
-static bool expected_of(const struct computing *at, const char *role, uint32_t *out)
+static bool expected_of(const struct hub_computing *at, const char *role, uint32_t *out)
 {
     const struct hub_expectations *expected = &at->store->computed.expected;
     const char *service = sb_labelset_value(at->group->labels, "service_name");
@@ -86,7 +75,7 @@ static bool expected_of(const struct computing *at, const char *role, uint32_t *
 }
 
 /* Workers of one role in one state. */
-static uint32_t workers_of_role(const struct computing *at, const char *role, enum hub_worker_state state)
+static uint32_t workers_of_role(const struct hub_computing *at, const char *role, enum hub_worker_state state)
 {
     uint32_t n;
     const struct hub_worker_count *counts = hub_workers_of(at->store, at->group, &n);
@@ -104,12 +93,12 @@ static uint32_t workers_of_role(const struct computing *at, const char *role, en
     return n_expected > n_active ? n_expected - n_active : 0;
 }
 
-static bool is_wanted(const struct computing *at, const char *role)
+static bool is_wanted(const struct hub_computing *at, const char *role)
 {
     return hub_query_wants(at->query, HUB_NARROW_role, role[0] != '\0' ? role : NULL);
 }
 
-static bool count_workers(const struct computing *at, double *out)
+bool count_workers(const struct hub_computing *at, double *out)
 {
     uint32_t n;
     bool is_any = false;
@@ -134,7 +123,7 @@ static bool count_workers(const struct computing *at, double *out)
     return is_any;
 }
 
-static bool ratio_of_workers(const struct computing *at, double *out)
+bool ratio_of_workers(const struct hub_computing *at, double *out)
 {
     const char *const *roles = at->spec->roles.at;
     if (!is_wanted(at, roles[0]) || !is_wanted(at, roles[1]))
@@ -159,7 +148,7 @@ static const struct hub_compute_type *type_of(const struct hub_computed *self, u
     return &hub_compute_types[self->specs->at[number].type];
 }
 
-static bool has_role(const struct hub_computed_spec *spec, const struct hub_contribution *member)
+bool hub_computing_has_role(const struct hub_computed_spec *spec, const struct hub_contribution *member)
 {
     for (size_t i = 0; i < spec->roles.n; i++) {
         if (is_role(role_of(member->role), spec->roles.at[i]))
@@ -183,8 +172,8 @@ bool hub_computed_of_member(const struct hub_store *store, uint32_t number, cons
                             double *out)
 {
     const struct hub_computed_spec *spec = &store->computed.specs->at[number];
-    const struct computing at = {.store = store, .spec = spec, .number = number, .member = member};
-    return has_role(spec, member) && functions[spec->type](&at, out);
+    const struct hub_computing at = {.store = store, .spec = spec, .number = number, .member = member};
+    return hub_computing_has_role(spec, member) && functions[spec->type](&at, out);
 }
 
 void hub_computed_add(const struct hub_store *store, const struct hub_view_spec *view,
@@ -203,7 +192,7 @@ bool hub_computed_of_row(const struct hub_store *store, uint32_t number, struct 
                          const struct hub_query *query, double *out)
 {
     const struct hub_computed_spec *spec = &store->computed.specs->at[number];
-    const struct computing at = {.store = store, .spec = spec, .number = number, .group = group, .query = query};
+    const struct hub_computing at = {.store = store, .spec = spec, .number = number, .group = group, .query = query};
     return functions[spec->type](&at, out);
 }
 
@@ -239,10 +228,11 @@ static bool add_family(struct hub_computed_places *self, const struct hub_family
 static const struct hub_family *find_family(const struct hub_index *index, const char *name, enum sb_type type)
 {
     char total[SB_EXPO_NAME_MAX];
-    snprintf(total, sizeof total, "%s_total", name);
     const struct hub_family *family = hub_index_find(index, name);
-    if (!family)
+    if (!family) {
+        snprintf(total, sizeof total, "%s_total", name);
         family = hub_index_find(index, total);
+    }
     return family && family->type == type ? family : NULL;
 }
 
@@ -268,6 +258,20 @@ void hub_computed_look_up(struct hub_store *store)
         self->n_series = store->index.n_series; /* out of memory: some are missing until the next time */
 }
 
+bool hub_computing_gauge(const struct hub_store *store, const struct hub_contribution *member, const char *family,
+                         double *out)
+{
+    const struct hub_family *found = find_family(&store->index, family, SB_GAUGE);
+    uint32_t n = 0;
+    const struct hub_gauge *gauges = NULL;
+    if (found && member->source->shown == member)
+        gauges = hub_values_gauges(&member->values, found->id, &n);
+    *out = 0;
+    for (uint32_t i = 0; i < n; i++)
+        *out += gauges[i].value;
+    return n > 0;
+}
+
 /* --- sampling --- */
 
 static bool read_counters(const struct hub_computed_places *places, const struct hub_values *values, double *out)
@@ -284,6 +288,11 @@ static bool read_counters(const struct hub_computed_places *places, const struct
     return is_any;
 }
 
+static bool has_rate(const struct hub_computed_spec *spec)
+{
+    return hub_compute_types[spec->type].sources == HUB_SOURCE_COUNTER;
+}
+
 static void sample(const struct hub_computed *self, struct hub_contribution *contribution)
 {
     double values[HUB_COMPUTED_MAX];
@@ -295,7 +304,7 @@ static void sample(const struct hub_computed *self, struct hub_contribution *con
         return; /* out of memory: the next round tries again */
     for (uint32_t i = 0; i < self->specs->n; i++) {
         double value;
-        if (self->specs->at[i].type == HUB_COMPUTE_counter_rate)
+        if (has_rate(&self->specs->at[i]))
             values[self->rate_of[i]] = read_counters(&self->places[i], &contribution->values, &value) ? value : NAN;
     }
     hub_rates_sample(contribution->rates, self->sampling_ms, values);
@@ -331,6 +340,26 @@ bool hub_computed_go_on(struct hub_store *store)
 
 /* --- its own life --- */
 
+static bool are_same(const struct hub_texts *a, const struct hub_texts *b)
+{
+    bool is_same = a->n == b->n;
+    for (size_t i = 0; is_same && i < a->n; i++)
+        is_same = strcmp(a->at[i], b->at[i]) == 0;
+    return is_same;
+}
+
+/* Metrics of the same counters share a rate. */
+static void number_rate(struct hub_computed *self, uint32_t number)
+{
+    for (uint32_t i = 0; i < number; i++) {
+        if (has_rate(&self->specs->at[i]) && are_same(&self->specs->at[i].sources, &self->specs->at[number].sources)) {
+            self->rate_of[number] = self->rate_of[i];
+            return;
+        }
+    }
+    self->rate_of[number] = (uint8_t) self->n_rates++;
+}
+
 enum sb_rc hub_computed_init(struct hub_computed *self, const struct hub_computed_specs *specs,
                              const struct hub_expectations *expected, int64_t rate_window_ms, struct hub_index *index,
                              struct sb_err *err)
@@ -340,8 +369,8 @@ enum sb_rc hub_computed_init(struct hub_computed *self, const struct hub_compute
     if (!self->places)
         return sb_fail(err, SB_NOMEM, "no memory for computed metrics");
     for (uint32_t i = 0; i < specs->n; i++) {
-        if (specs->at[i].type == HUB_COMPUTE_counter_rate)
-            self->rate_of[i] = (uint8_t) self->n_rates++;
+        if (has_rate(&specs->at[i]))
+            number_rate(self, i);
         enum sb_rc rc = hub_entries_add_computed(index, specs->at[i].name, specs->at[i].help, i, err);
         if (rc == SB_INVAL)
             return sb_fail(err, rc, "%s:%zu: '%s' is the name of a family, or derived from one", specs->at[i].file,

@@ -122,9 +122,34 @@ static enum sb_rc read_state(struct context *self, yaml_node_t *node, struct hub
     return sb_yaml_fail(&self->yaml, state, err, "state is active or inactive");
 }
 
+static bool is_capacity(enum hub_compute type)
+{
+    return type == HUB_COMPUTE_capacity_demand || type == HUB_COMPUTE_capacity_estimate ||
+           type == HUB_COMPUTE_capacity_utilisation || type == HUB_COMPUTE_capacity_replicas;
+}
+
+static enum sb_rc read_capacity(struct context *self, yaml_node_t *node, struct hub_computed_spec *spec,
+                                struct sb_err *err)
+{
+    yaml_node_t *target = sb_yaml_get(&self->yaml, node, "target");
+    enum sb_rc rc = read_texts(self, node, "backlog", 2, &spec->backlog, err);
+    if (rc == SB_OK && spec->backlog.n == 1)
+        rc = sb_yaml_fail(&self->yaml, node, err, "'%s': backlog names two gauges: requests that wait, that run",
+                          spec->name);
+    if (rc == SB_OK && spec->backlog.n > 0 && !is_capacity(spec->type))
+        rc = sb_yaml_fail(&self->yaml, node, err, "'%s': backlog goes with types of capacity only", spec->name);
+    if (rc == SB_OK && target && spec->type != HUB_COMPUTE_capacity_replicas)
+        rc = sb_yaml_fail(&self->yaml, target, err, "target goes with capacity_replicas only");
+    if (rc == SB_OK && target)
+        rc = sb_yaml_number(&self->yaml, target, &spec->target, err);
+    if (rc == SB_OK && target && !(spec->target > 0 && spec->target <= 1))
+        rc = sb_yaml_fail(&self->yaml, target, err, "target is above 0 and at most 1");
+    return rc;
+}
+
 static enum sb_rc read_spec(struct context *self, yaml_node_t *node, struct hub_computed_spec *spec, struct sb_err *err)
 {
-    static const char *const keys[] = {"type", "phase", "sources", "roles", "state", "help", NULL};
+    static const char *const keys[] = {"type", "phase", "sources", "roles", "state", "backlog", "target", "help", NULL};
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, spec->name, err);
     if (rc == SB_OK)
         rc = read_type(self, node, spec, err);
@@ -136,7 +161,9 @@ static enum sb_rc read_spec(struct context *self, yaml_node_t *node, struct hub_
         rc = read_sources(self, node, spec, err);
     if (rc == SB_OK)
         rc = read_roles(self, node, spec, err);
-    return rc == SB_OK ? read_state(self, node, spec, err) : rc;
+    if (rc == SB_OK)
+        rc = read_state(self, node, spec, err);
+    return rc == SB_OK ? read_capacity(self, node, spec, err) : rc;
 }
 
 /* The name as it is printed, for ever. */
@@ -226,13 +253,15 @@ static enum sb_rc read_operators(struct hub_computed_specs *self, const char *pa
 }
 
 enum sb_rc hub_computed_specs_load(struct hub_computed_specs *self, const char *path, const char *prefix,
-                                   const struct sb_catalog *catalog, struct sb_err *err)
+                                   bool has_capacity, const struct sb_catalog *catalog, struct sb_err *err)
 {
     *self = (struct hub_computed_specs){.prefix = prefix};
     sb_arena_init(&self->arena);
     enum sb_rc rc = SB_OK;
     for (size_t i = 0; rc == SB_OK && i < sb_computed_embedded_count; i++)
         rc = hub_computed_specs_read(self, &sb_computed_embedded[i], catalog, err);
+    for (size_t i = 0; rc == SB_OK && has_capacity && i < sb_capacity_embedded_count; i++)
+        rc = hub_computed_specs_read(self, &sb_capacity_embedded[i], catalog, err);
     if (rc == SB_OK && path && path[0] != '\0')
         rc = read_operators(self, path, catalog, err);
     if (rc != SB_OK)

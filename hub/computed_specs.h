@@ -38,7 +38,9 @@ struct hub_computed_spec {
     struct hub_texts sources; /* families */
     struct hub_texts roles;   /* none: all */
     enum hub_worker_state state;
-    const char *file; /* where it is written, for messages */
+    struct hub_texts backlog; /* of capacity: gauges of requests that wait, and that run; none, or both */
+    double target;            /* of capacity_replicas: utilisation; 0: not said */
+    const char *file;         /* where it is written, for messages */
     size_t line;
 };
 
@@ -49,11 +51,11 @@ struct hub_computed_specs {
     struct hub_computed_spec at[HUB_COMPUTED_MAX];
 };
 
-/* Reads the built-in metrics, then the file at `path` (NULL or "": none): a metric of it replaces the one of the same
- * name. Sources that the catalog knows must have the type that the computation wants. Errors: "file:line: reason";
- * *self holds nothing then. */
+/* Reads the built-in metrics, if has_capacity those of capacity, too, then the file at `path` (NULL or "": none): a
+ * metric of it replaces the one of the same name. Sources that the catalog knows must have the type that the
+ * computation wants. Errors: "file:line: reason"; *self holds nothing then. */
 enum sb_rc hub_computed_specs_load(struct hub_computed_specs *self, const char *path, const char *prefix,
-                                   const struct sb_catalog *catalog, struct sb_err *err) SB_CHECK;
+                                   bool has_capacity, const struct sb_catalog *catalog, struct sb_err *err) SB_CHECK;
 void hub_computed_specs_release(struct hub_computed_specs *self);
 
 /* Adds one file; for tests. After an error *self is to be released. */

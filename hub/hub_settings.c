@@ -54,7 +54,7 @@ enum sb_rc hub_settings_read_views(const struct hub_settings *self, struct hub_v
 enum sb_rc hub_settings_read_computed(const struct hub_settings *self, const struct sb_catalog *catalog,
                                       struct hub_computed_specs *out, struct sb_err *err)
 {
-    return hub_computed_specs_load(out, self->computed, self->computed_prefix, catalog, err);
+    return hub_computed_specs_load(out, self->computed, self->computed_prefix, self->capacity_signals, catalog, err);
 }
 
 /* All files together, as the hub's start does it: names may clash. */

@@ -15,6 +15,7 @@ struct hub_rates {
     int64_t *at_ms;
     double *values;
     double *rates; /* NAN: not known */
+    double *peaks;
 };
 
 struct hub_rates *hub_rates_new(uint32_t n_counters, int64_t window_ms, bool is_from_zero)
@@ -33,8 +34,9 @@ struct hub_rates *hub_rates_new(uint32_t n_counters, int64_t window_ms, bool is_
                                .cap = cap,
                                .at_ms = calloc(cap, sizeof self->at_ms[0]),
                                .values = calloc((size_t) cap * n_counters, sizeof self->values[0]),
-                               .rates = calloc(n_counters, sizeof self->rates[0])};
-    if (!self->at_ms || !self->values || !self->rates)
+                               .rates = calloc(n_counters, sizeof self->rates[0]),
+                               .peaks = calloc(n_counters, sizeof self->peaks[0])};
+    if (!self->at_ms || !self->values || !self->rates || !self->peaks)
         hub_rates_destroy(&self);
     for (uint32_t i = 0; self && i < n_counters; i++)
         self->rates[i] = NAN;
@@ -50,6 +52,7 @@ void hub_rates_destroy(struct hub_rates **self_p)
     free(self->at_ms);
     free(self->values);
     free(self->rates);
+    free(self->peaks);
     free(self);
 }
 
@@ -100,8 +103,10 @@ void hub_rates_sample(struct hub_rates *self, int64_t now_ms, const double *valu
     const uint32_t at = place(self, self->n++);
     self->at_ms[at] = now_ms;
     memcpy(&self->values[(size_t) at * self->n_counters], values, self->n_counters * sizeof values[0]);
-    for (uint32_t i = 0; i < self->n_counters; i++)
+    for (uint32_t i = 0; i < self->n_counters; i++) {
         self->rates[i] = rate_of(self, i);
+        self->peaks[i] = fmax(self->peaks[i], self->rates[i]); /* of NAN, the other */
+    }
 }
 
 bool hub_rates_read(const struct hub_rates *self, uint32_t counter, double *out)
@@ -110,4 +115,9 @@ bool hub_rates_read(const struct hub_rates *self, uint32_t counter, double *out)
         return false;
     *out = self->rates[counter];
     return true;
+}
+
+double hub_rates_peak(const struct hub_rates *self, uint32_t counter)
+{
+    return counter < self->n_counters ? self->peaks[counter] : 0;
 }

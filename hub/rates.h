@@ -28,4 +28,7 @@ void hub_rates_sample(struct hub_rates *self, int64_t now_ms, const double *valu
 /* A second, as of the last sample. False: not known, or there is no such counter. */
 bool hub_rates_read(const struct hub_rates *self, uint32_t counter, double *out);
 
+/* The highest that it has been since it is sampled; 0: never known. */
+double hub_rates_peak(const struct hub_rates *self, uint32_t counter);
+
 #endif

@@ -121,7 +121,7 @@ int main(int argc, char **argv)
     struct sb_catalog *catalog = sb_catalog_load(NULL, NULL, &err);
     if (!catalog || hub_view_specs_load(&views, NULL, &err) != SB_OK ||
         hub_window_lengths_parse(&lengths, argv[1], &err) != SB_OK ||
-        hub_computed_specs_load(&computed, NULL, "motor_", catalog, &err) != SB_OK ||
+        hub_computed_specs_load(&computed, NULL, "motor_", false, catalog, &err) != SB_OK ||
         hub_store_init(&store, catalog, &views, &counters, limits, &err) != SB_OK ||
         hub_windows_init(&store, &lengths, SIZE_MAX, &err) != SB_OK ||
         hub_store_compute(&store, &computed, &none, strtoll(argv[2], NULL, 10), &err) != SB_OK)

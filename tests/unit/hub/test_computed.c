@@ -339,7 +339,7 @@ static void the_built_in_metrics_are_those_of_pymotor(void **state)
                                         "motor:pd_ratio_current"};
     struct hub_computed_specs specs;
     struct sb_err err = {.text = ""};
-    assert_int_equal(hub_computed_specs_load(&specs, "", "motor:", cluster->catalog, &err), SB_OK);
+    assert_int_equal(hub_computed_specs_load(&specs, "", "motor:", false, cluster->catalog, &err), SB_OK);
     assert_int_equal(specs.n, SB_COUNT(names));
     for (size_t i = 0; i < SB_COUNT(names); i++)
         assert_string_equal(specs.at[i].name, names[i]);
