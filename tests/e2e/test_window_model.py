@@ -182,7 +182,7 @@ class World:
             self.put_histogram(lines, row, TTFT.family.name, self.merged(view, dict(row), totals))
             if QUEUE in totals:
                 self.put_histogram(lines, row, QUEUE.family.name, (BOUNDS, totals[QUEUE]))
-            if totals.get(LOOKS, [0.0])[0] > 0:
+            if totals.get(LOOKS, [0.0])[0] > 0 and view != "full":  # which leaves it out, see views.yaml
                 lines["vllm:prefix_cache_hit_rate_window", row] = totals.get(HITS, [0.0])[0] / totals[LOOKS][0]
         return lines
 
