@@ -286,8 +286,8 @@ class Publisher:
 
     def end(self, source: int) -> None:
         """The source ended in order: its gauges leave at once."""
+        self._ledger.drop_latest(source)  # which does what is deferred, and that may wait for `_describing`
         with self._describing:
-            self._ledger.drop_latest(source)
             self._set_ended(self._ended | {source})
 
     def resume(self, source: int) -> None:

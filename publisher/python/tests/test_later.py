@@ -136,6 +136,26 @@ def test_close_does_what_waits_and_drops_what_comes_after(healing_agent, publish
     assert publisher.counts()["after_close"] == 1 and not publisher._ledger.deferred
 
 
+def test_a_source_ends_while_the_background_thread_adds_another(publish):
+    publisher = publish([{}, {}])
+    is_adding, may_add = threading.Event(), threading.Event()
+
+    def add():
+        is_adding.set()
+        may_add.wait(10)
+        publisher.add_source({"replica": "2"})
+
+    publisher.later(add)
+    assert is_adding.wait(10)
+    later(publisher, 1)
+    ending = threading.Thread(target=publisher.end, args=(1,), daemon=True)
+    ending.start()
+    ending.join(0.1)  # it waits for the other thread, or soon will
+    may_add.set()
+    ending.join(10)
+    assert not ending.is_alive() and publisher._source_states() == ([0, 2], [1])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_do_what_waits_in_its_parent(healing_agent, folder):
     code = """
