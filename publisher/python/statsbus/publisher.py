@@ -228,7 +228,14 @@ class Publisher:
             self._care()
 
     def _care(self) -> None:
-        """Rarely: wakes the background thread (or starts it, after a fork), or numbers records in its stead."""
+        """Rarely: sees to what recording threads have no time for. The record is in already: nothing is left to raise."""
+        try:
+            self._see_to_it()
+        except Exception as error:
+            self.fault(error)
+
+    def _see_to_it(self) -> None:
+        """Wakes the background thread (or starts it, after a fork), or numbers records in its stead."""
         ledger = self._ledger
         if self._is_closed:
             self._after_close += ledger.discard()

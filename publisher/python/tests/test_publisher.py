@@ -304,6 +304,25 @@ def test_a_logging_handler_that_raises_does_not_reach_the_engine(publish, monkey
     assert publisher.counts()["faults"] == 1
 
 
+def test_a_thread_that_cannot_be_woken_costs_no_record_and_raises_nothing(healing_agent, publish, monkeypatch):
+    publisher = publish()
+
+    def cannot():
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(publisher._link, "wake", cannot)
+    for n in range(3):
+        publisher._ledger.set_awake(False)
+        publisher.step(0, {"n": n}, None)
+        publisher._ledger.set_awake(False)
+        publisher.later(publisher.step, 0, {"n": n}, None)
+    monkeypatch.undo()
+    with healing_agent.serving():
+        assert publisher.flush(10.0)
+    assert publisher.counts()["recorded"] == 6 and publisher.counts()["salvaged"] == 0
+    assert publisher.counts()["faults"] > 0
+
+
 # ---- the end
 
 
