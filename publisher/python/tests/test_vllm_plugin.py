@@ -8,6 +8,7 @@ import importlib
 import fake_vllm
 import pytest
 from fake_vllm import FinishedRequestStats, FinishReason, IterationStats, PrefixCacheStats, SchedulerStats
+from statsbus.ledger import Ring
 
 
 @pytest.fixture
@@ -190,9 +191,11 @@ def test_scaling_up_keeps_the_publisher_and_scaling_down_ends_ranks(agent, manag
     assert len(agent.records) == 1 and [r[1] for r in records_of(agent, "step")] == [1, 2]
     agent.until(lambda: len(last(agent, "hello").get("sources", ())) == 3)
     vllm_config.parallel_config.data_parallel_size = 1
+    manager.record(SchedulerStats(8), step(), None, 1)  # not recorded yet when its rank ends
     manager.call("log")
     agent.until(lambda: last(agent, "beat").get("ended") == [1, 2])
     assert last(agent, "beat")["live"] == [0]
+    assert [r[1] for r in records_of(agent, "step")] == [1, 2, 1]
 
 
 def test_an_engine_that_goes_away_in_a_process_that_stays_ends_in_order(agent, environment):
@@ -204,6 +207,30 @@ def test_an_engine_that_goes_away_in_a_process_that_stays_ends_in_order(agent, e
         del manager
         gc.collect()
     agent.until(lambda: last(agent, "beat").get("ended") == [0])
+
+
+def test_an_engine_may_be_collected_in_the_middle_of_numbering_its_records(agent, environment, monkeypatch):
+    loggers = fake_vllm.install(environment)
+    manager = loggers.StatLoggerManager(fake_vllm.config(), [0], [plugin_class()])
+    publisher = manager.stat_loggers[0].engine.publisher
+    agent.until(lambda: agent.of("beat"))
+    manager.itself = manager
+    take, is_collected = Ring.take, []
+
+    def take_and_collect(self, pending):
+        if not is_collected and self is publisher._ledger.ring:
+            is_collected.append(gc.collect())
+        return take(self, pending)
+
+    gc.disable()
+    try:
+        del manager
+        monkeypatch.setattr(Ring, "take", take_and_collect)
+        publisher.later(publisher.step, 0, None, {"n": 1})
+        agent.until(lambda: is_collected and last(agent, "beat").get("ended") == [0])
+    finally:
+        gc.enable()
+    assert len(records_of(agent, "step")) == 1
 
 
 def test_two_engines_of_a_process_have_publishers_of_their_own(agent, managers, environment):

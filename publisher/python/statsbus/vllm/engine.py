@@ -50,7 +50,7 @@ class Engine:
                 self.publisher.observe(self._source_of[index], observations)
         self._adding = threading.Lock()
         self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
-        weakref.finalize(self, self.publisher.close, timeout_s=CLOSE_S).atexit = False  # the publisher does that itself
+        weakref.finalize(self, _close_beside, self.publisher).atexit = False  # the publisher does that itself
 
     @classmethod
     def of(
@@ -143,7 +143,7 @@ class Engine:
             ranks = self._data_parallel_size()
             if ranks < self._ranks:
                 for index in [index for index in self._source_of if index >= ranks]:
-                    self.publisher.end(self._source_of.pop(index))
+                    self._end(index)
             self._ranks = ranks
         except Exception as error:
             self.publisher.fault(error)
@@ -153,12 +153,15 @@ class Engine:
         try:
             for index in [index for index, place in self._places.items() if place == (stage, replica)]:
                 if index in self._source_of:
-                    self.publisher.end(self._source_of[index])  # which first records what steps there are of it
-                    del self._source_of[index]
+                    self._end(index)
         except Exception as error:
             self.publisher.fault(error)
 
     # ----
+
+    def _end(self, index: int) -> None:
+        self.publisher.end(self._source_of[index])  # which first records what steps there are of it
+        del self._source_of[index]
 
     def _record(self, at: float, scheduler: Any, iteration: Any, mm_cache: Any, index: Optional[int]) -> None:
         try:
@@ -217,6 +220,11 @@ class Engine:
 
     def _data_parallel_size(self) -> int:
         return int(getattr(getattr(self._vllm_config, "parallel_config", None), "data_parallel_size", 1))
+
+
+def _close_beside(publisher: Publisher) -> None:
+    """Closing waits, and an engine is collected on any thread, in the middle of anything: also of what closing waits for."""
+    threading.Thread(target=publisher.close, kwargs={"timeout_s": CLOSE_S}, name="statsbus-close", daemon=True).start()
 
 
 _engines: weakref.WeakValueDictionary[int, Engine] = weakref.WeakValueDictionary()
