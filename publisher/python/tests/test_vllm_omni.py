@@ -21,7 +21,7 @@ def logger_class(monkeypatch, folder):
     loggers = fake_vllm.install(monkeypatch)
     made = []
 
-    def attached(**environment):
+    def attached(older=(), **environment):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
 
@@ -35,6 +35,8 @@ def logger_class(monkeypatch, folder):
             def register_replica(self, engine_idx, stage, replica):
                 self.registered = (engine_idx, stage, replica)
 
+        for config in older:
+            OmniPrometheusStatLogger(config, MAP)
         for name in ("vllm_omni", "vllm_omni.metrics", omni.LOGGER_MODULE):
             monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
         setattr(sys.modules[omni.LOGGER_MODULE], omni.LOGGER_CLASS, OmniPrometheusStatLogger)
@@ -42,9 +44,11 @@ def logger_class(monkeypatch, folder):
         omni.attach()  # plugins may be loaded more than once
         return OmniPrometheusStatLogger
 
+    attached.made = made
     yield attached
     for logger in made:
-        logger.statsbus_engine.publisher.close(timeout_s=0.0)
+        if getattr(logger, "statsbus_engine", None):
+            logger.statsbus_engine.publisher.close(timeout_s=0.0)
 
 
 def steps(agent):
@@ -123,7 +127,15 @@ def test_without_an_endpoint_nothing_is_changed(monkeypatch, logger_class):
     monkeypatch.delenv("STATSBUS_ENGINES")
     logger = logger_class()(fake_vllm.config(), MAP)
     assert not hasattr(logger, "statsbus_engine")
-    logger.statsbus_engine = types.SimpleNamespace(publisher=types.SimpleNamespace(close=lambda **_: None))
+
+
+def test_a_logger_that_was_made_before_goes_on_as_it_did(logger_class):
+    older = logger_class.made
+    logger_class(older=[fake_vllm.config()])
+    (logger,) = older
+    logger.record(SchedulerStats(1), IterationStats(), engine_idx=1)
+    logger.log_engine_initialized()
+    assert logger.recorded == 1 and logger.statsbus_engine is None
 
 
 def test_a_release_without_that_logger_is_said(monkeypatch, folder, caplog):
@@ -138,4 +150,3 @@ def test_a_wrong_variable_leaves_its_own_metrics_alone(logger_class, caplog):
     logger = kind(fake_vllm.config(), MAP)
     logger.record(SchedulerStats(1), IterationStats(), engine_idx=1)
     assert logger.recorded == 1 and logger.statsbus_engine is None and "publishes nothing" in caplog.text
-    logger.statsbus_engine = types.SimpleNamespace(publisher=types.SimpleNamespace(close=lambda **_: None))

@@ -43,6 +43,7 @@ def publish_too(logger: Any) -> None:
     from .plugin import replaces_prometheus
 
     logger.publishes_to_statsbus = True
+    logger.statsbus_engine, logger.statsbus_calls = None, {}  # of loggers that are older than this
     is_alone = replaces_prometheus()
     make = logger.__init__
 
