@@ -521,7 +521,7 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
     struct plan_family *family = NULL;
     if (sb_mp_array(&cursor, &n) && n >= 3 && sb_mp_str(&cursor, &name))
         HASH_FIND(hh, binding->plan->families, name.at, name.len, family);
-    if (!family) {
+    if (!family || (family->catalog && family->catalog->observes)) {
         /* Both kinds of bindings are asked; one of them counts. And a hello says again what was said before. */
         if (!binding->to->is_front_end && self->parts == AGENT_APPLY_ALL)
             agent_ledger_counters(binding->ledger)->unknown_families++;
@@ -538,6 +538,8 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
     struct sb_slice slice = {.at = (const char *) labels, .len = (size_t) (value - labels)};
     uint32_t target = binding_target_of_observation(binding, family, slice, input);
     observe_value(self, family, target, input, value);
+    for (struct plan_family *other = family->observer; other && target != AGENT_NONE; other = other->next_observer)
+        observe_value(self, other, binding_target_of_observation(binding, other, slice, AGENT_NONE), AGENT_NONE, value);
     return end;
 }
 

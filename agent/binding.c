@@ -219,6 +219,16 @@ static bool is_among(const char *name, const char *const *names, size_t n)
     return false;
 }
 
+/* Those of the labels that the catalog states. */
+static void keep_stated_labels(const struct sb_family *catalog, struct sb_label_draft *draft)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < draft->n; i++)
+        if (is_among(draft->labels[i].name, catalog->labels, catalog->n_labels))
+            draft->labels[kept++] = draft->labels[i];
+    draft->n = kept;
+}
+
 /* Has an observation the labels that the catalog says? Each of them is its own or its source's, and it has no other. */
 static bool has_stated_labels(const struct agent_binding *self, const struct sb_family *catalog,
                               const struct sb_label_draft *draft)
@@ -252,8 +262,11 @@ uint32_t binding_target_of_observation(struct agent_binding *self, const struct 
     struct sb_label_draft draft;
     struct sb_mp at = sb_mp_over(labels.at, labels.len);
     sb_label_draft_clear(&draft);
-    if ((!sb_mp_nil(&at) && sb_label_draft_read(&draft, &at, agent_ledger_text_faults(self->ledger), NULL) != SB_OK) ||
-        !has_stated_labels(self, family->catalog, &draft)) {
+    const bool is_read =
+        sb_mp_nil(&at) || sb_label_draft_read(&draft, &at, agent_ledger_text_faults(self->ledger), NULL) == SB_OK;
+    if (family->catalog && family->catalog->observes)
+        keep_stated_labels(family->catalog, &draft);
+    if (!is_read || !has_stated_labels(self, family->catalog, &draft)) {
         binding_refuse(self, family->family, 1);
         return AGENT_NONE;
     }

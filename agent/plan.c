@@ -343,6 +343,20 @@ static enum sb_rc add_all_described(struct agent_plan *self, const struct agent_
     return SB_OK;
 }
 
+/* Families that have the observations of another, too, where both are active. */
+static void link_observers(struct agent_plan *self)
+{
+    for (struct plan_family *family = self->families; family; family = family->hh.next) {
+        struct plan_family *of = NULL;
+        if (family->catalog && family->catalog->observes)
+            HASH_FIND_STR(self->families, family->catalog->observes, of);
+        if (!of)
+            continue;
+        family->next_observer = of->observer;
+        of->observer = family;
+    }
+}
+
 struct agent_plan *agent_plan_new(const struct sb_catalog *catalog, struct agent_ledger *ledger,
                                   const struct agent_hello *hello, struct agent_plan_counters *counters,
                                   struct sb_err *err)
@@ -361,6 +375,7 @@ struct agent_plan *agent_plan_new(const struct sb_catalog *catalog, struct agent
     enum sb_rc rc = add_catalog(self, hello, err);
     if (rc == SB_OK)
         rc = add_all_described(self, hello, counters, err);
+    link_observers(self);
     if (rc != SB_OK)
         agent_plan_destroy(&self);
     return self;

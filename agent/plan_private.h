@@ -131,6 +131,8 @@ struct plan_family {
     uint32_t input;   /* root index of its feeds */
     const struct plan_values *values;
     size_t n_values;
+    struct plan_family *observer; /* the first of those that have this one's observations, too; then their next */
+    struct plan_family *next_observer;
 };
 
 /* What is fed for engines, and what for the front end. */

@@ -73,6 +73,7 @@ struct sb_family {
     bool has_labels; /* of observations: these and no other ones, own or the source's; else any */
     const char *const *labels;
     size_t n_labels;
+    const char *observes; /* a family each observation of which is one of this, too, with fewer labels; or NULL */
     const struct sb_feed *feeds; /* none: fed by observations alone */
     size_t n_feeds;
     const double *quantiles; /* that are derived from a histogram, and its mean with them; none: neither */
@@ -84,16 +85,30 @@ struct sb_family {
 
 /* A gauge that is computed from what a row has of other families. */
 enum sb_derived_kind {
-    SB_DERIVED_MAX,  /* the largest value of a gauge over the row's live sources */
-    SB_DERIVED_RATIO /* of two counters of the row, clamped to 0 to 1 */
+    SB_DERIVED_MAX,   /* the largest value of a gauge over the row's live sources */
+    SB_DERIVED_RATIO, /* of two counters of the row, series by series, clamped to 0 to 1 */
+    SB_DERIVED_SHARE, /* of a total of the row: by it goes another total, or each series of a counter */
+    SB_DERIVED_WITHIN /* of a histogram's observations those that are not above a bound */
 };
+
+enum { SB_TOTAL_MAX = 4 };
+
+/* All series of some families together; a histogram by how many observations it has. */
+struct sb_total {
+    const char *const *names;
+    size_t n; /* 0: there is none */
+};
+
+enum { SB_SHARE_OF, SB_SHARE_BY };
 
 struct sb_derived {
     const char *name;
     const char *help;
     enum sb_derived_kind kind;
-    const char *of; /* the gauge, or the numerator */
-    const char *by; /* the denominator, or NULL */
+    const char *of;            /* the gauge, the numerator or the histogram; NULL: the share of a total */
+    const char *by;            /* the denominator, or NULL */
+    struct sb_total totals[2]; /* of a share: the numerator, unless it is `of`; the denominator */
+    double bound;
     const char *file;
     size_t line;
     unsigned layer;

@@ -36,25 +36,90 @@ static enum sb_rc check_references(const struct sb_catalog *catalog, const struc
     return SB_OK;
 }
 
-/* Is there a family of this name and type? */
-static enum sb_rc check_source(const struct sb_catalog *catalog, const struct sb_derived *derived, const char *name,
-                               enum sb_type type, struct sb_err *err)
+static bool has_label(const struct sb_family *family, const char *label)
+{
+    for (size_t i = 0; i < family->n_labels; i++)
+        if (strcmp(family->labels[i], label) == 0)
+            return true;
+    return false;
+}
+
+/* Is the other one a family whose observations this one can have, too? */
+static enum sb_rc check_observed(const struct sb_catalog *catalog, const struct sb_family *family, struct sb_err *err)
+{
+    const struct sb_family *other = sb_catalog_family(catalog, family->observes, strlen(family->observes));
+    if (!other)
+        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': there is no family '%s'", family->file, family->line,
+                       family->name, family->observes);
+    if (other->type != family->type || family->type == SB_GAUGE || other->is_per_publisher != family->is_per_publisher)
+        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' must be a %s of the same scope", family->file, family->line,
+                       family->name, other->name,
+                       family->type == SB_GAUGE ? "counter or histogram" : sb_type_text(family->type));
+    if (other->observes || other->n_feeds > 0 || !other->has_labels)
+        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' is not observed with stated labels", family->file,
+                       family->line, family->name, other->name);
+    for (size_t i = 0; i < family->n_labels; i++)
+        if (!has_label(other, family->labels[i]))
+            return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' has no label '%s'", family->file, family->line,
+                           family->name, other->name, family->labels[i]);
+    return SB_OK;
+}
+
+/* The family of this name. NULL with *err: there is none, or it is of another type. */
+static const struct sb_family *source_of(const struct sb_catalog *catalog, const struct sb_derived *derived,
+                                         const char *name, enum sb_type type, struct sb_err *err)
 {
     const struct sb_family *family = sb_catalog_family(catalog, name, strlen(name));
-    if (!family)
-        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': there is no family '%s'", derived->file, derived->line,
-                       derived->name, name);
-    if (family->type != type)
-        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' is not a %s", derived->file, derived->line, derived->name,
-                       name, sb_type_text(type));
-    return SB_OK;
+    if (family && family->type == type)
+        return family;
+    if (family)
+        sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' is not a %s", derived->file, derived->line, derived->name, name,
+                sb_type_text(type));
+    else
+        sb_fail(err, SB_FORMAT, "%s:%zu: '%s': there is no family '%s'", derived->file, derived->line, derived->name,
+                name);
+    return NULL;
+}
+
+/* Totals are of counters and of histograms. */
+static bool has_total(const struct sb_catalog *catalog, const struct sb_derived *derived, const struct sb_total *total,
+                      struct sb_err *err)
+{
+    for (size_t i = 0; i < total->n; i++) {
+        const struct sb_family *family = sb_catalog_family(catalog, total->names[i], strlen(total->names[i]));
+        const bool is_histogram = family && family->type == SB_HISTOGRAM;
+        if (!is_histogram && !source_of(catalog, derived, total->names[i], SB_COUNTER, err))
+            return false;
+    }
+    return true;
+}
+
+static enum sb_rc check_bound(const struct sb_catalog *catalog, const struct sb_derived *derived,
+                              const struct sb_family *family, struct sb_err *err)
+{
+    const struct sb_bounds *bounds = sb_catalog_bucket_set(catalog, family->bucket_set)->bounds;
+    for (size_t i = 0; i < bounds->n; i++)
+        if (bounds->upper[i] == derived->bound)
+            return SB_OK;
+    return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': %g is not a bound of '%s'", derived->file, derived->line,
+                   derived->name, derived->bound, family->bucket_set);
 }
 
 static enum sb_rc check_derived(const struct sb_catalog *catalog, const struct sb_derived *derived, struct sb_err *err)
 {
-    enum sb_type type = derived->kind == SB_DERIVED_MAX ? SB_GAUGE : SB_COUNTER;
-    enum sb_rc rc = check_source(catalog, derived, derived->of, type, err);
-    return rc == SB_OK && derived->by ? check_source(catalog, derived, derived->by, type, err) : rc;
+    static const enum sb_type types[] = {[SB_DERIVED_MAX] = SB_GAUGE,
+                                         [SB_DERIVED_RATIO] = SB_COUNTER,
+                                         [SB_DERIVED_SHARE] = SB_COUNTER,
+                                         [SB_DERIVED_WITHIN] = SB_HISTOGRAM};
+    const struct sb_family *of = NULL;
+    if (derived->of && !(of = source_of(catalog, derived, derived->of, types[derived->kind], err)))
+        return SB_FORMAT;
+    if (derived->by && !source_of(catalog, derived, derived->by, SB_COUNTER, err))
+        return SB_FORMAT;
+    for (size_t i = 0; i < SB_COUNT(derived->totals); i++)
+        if (!has_total(catalog, derived, &derived->totals[i], err))
+            return SB_FORMAT;
+    return derived->kind == SB_DERIVED_WITHIN ? check_bound(catalog, derived, of, err) : SB_OK;
 }
 
 static void add_owner(struct claims *self, const char *name, enum sb_type type, const char *file, size_t line)
@@ -156,6 +221,8 @@ enum sb_rc sb_catalog_check(struct sb_catalog_draft *draft, struct sb_err *err)
         rc = check_references(catalog, &catalog->families[i], err);
         if (rc == SB_OK)
             rc = check_length(&catalog->families[i], err);
+        if (rc == SB_OK && catalog->families[i].observes)
+            rc = check_observed(catalog, &catalog->families[i], err);
     }
     for (size_t i = 0; rc == SB_OK && i < catalog->n_derived; i++)
         rc = check_derived(catalog, &catalog->derived[i], err);

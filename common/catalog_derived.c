@@ -75,21 +75,70 @@ enum sb_rc sb_catalog_read_quantiles(struct sb_catalog_reader *self, yaml_node_t
     return rc;
 }
 
+static enum sb_rc expose(struct sb_catalog_reader *self, const char **name, struct sb_err *err)
+{
+    *name = sb_catalog_name(self, *name);
+    return *name ? SB_OK : sb_fail(err, SB_NOMEM, "a derived family");
+}
+
+/* One side of a ratio: a family, or [families] for their total. */
+static enum sb_rc read_side(struct sb_catalog_reader *self, yaml_node_t *node, const char **family,
+                            struct sb_total *total, struct sb_err *err)
+{
+    const char *text = sb_yaml_text(node);
+    if (text) {
+        *family = text;
+        return expose(self, family, err);
+    }
+    const char *const *written;
+    const char **names = sb_arena_get(self->arena, SB_TOTAL_MAX * sizeof *names);
+    enum sb_rc rc = names ? sb_yaml_strings(&self->yaml, node, "ratio", self->arena, &written, &total->n, err)
+                          : sb_fail(err, SB_NOMEM, "a ratio");
+    if (rc == SB_OK && total->n > SB_TOTAL_MAX)
+        return sb_yaml_fail(&self->yaml, node, err, "a total is of at most %d families", SB_TOTAL_MAX);
+    for (size_t i = 0; rc == SB_OK && i < total->n; i++) {
+        names[i] = written[i];
+        rc = expose(self, &names[i], err);
+    }
+    total->names = names;
+    return rc;
+}
+
 /* ratio: [numerator, denominator] */
 static enum sb_rc read_ratio(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_derived *out,
                              struct sb_err *err)
 {
-    const char *const *names;
-    size_t n = 0;
-    enum sb_rc rc = sb_yaml_strings(&self->yaml, node, "ratio", self->arena, &names, &n, err);
-    if (rc == SB_OK && n != 2)
-        rc = sb_yaml_fail(&self->yaml, node, err, "ratio must name two families");
-    if (rc != SB_OK)
-        return rc;
-    out->kind = SB_DERIVED_RATIO;
-    out->of = names[0];
-    out->by = names[1];
-    return SB_OK;
+    yaml_node_t *of, *by;
+    if (node->type != YAML_SEQUENCE_NODE || sb_yaml_count(node) != 2 || !sb_yaml_item(&self->yaml, node, 0, &of) ||
+        !sb_yaml_item(&self->yaml, node, 1, &by))
+        return sb_yaml_fail(&self->yaml, node, err, "ratio must name two families");
+    enum sb_rc rc = read_side(self, of, &out->of, &out->totals[SB_SHARE_OF], err);
+    if (rc == SB_OK)
+        rc = read_side(self, by, &out->by, &out->totals[SB_SHARE_BY], err);
+    if (rc == SB_OK && !out->of && out->by)
+        return sb_yaml_fail(&self->yaml, node, err, "a total can't be divided by single series");
+    out->kind = out->by ? SB_DERIVED_RATIO : SB_DERIVED_SHARE;
+    return rc;
+}
+
+/* within: histogram, and the bound */
+static enum sb_rc read_within(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_derived *out,
+                              struct sb_err *err)
+{
+    yaml_node_t *bound = sb_yaml_get(&self->yaml, node, "bound");
+    out->kind = SB_DERIVED_WITHIN;
+    if (!bound)
+        return sb_yaml_fail(&self->yaml, node, err, "'bound' is missing");
+    return sb_yaml_number(&self->yaml, bound, &out->bound, err);
+}
+
+static enum sb_rc read_max_or_within(struct sb_catalog_reader *self, yaml_node_t *node, const char *key,
+                                     struct sb_derived *out, struct sb_err *err)
+{
+    enum sb_rc rc = sb_yaml_string(&self->yaml, node, key, true, self->arena, &out->of, err);
+    if (rc == SB_OK)
+        rc = expose(self, &out->of, err);
+    return rc == SB_OK && strcmp(key, "within") == 0 ? read_within(self, node, out, err) : rc;
 }
 
 static enum sb_rc add_derived(struct sb_catalog_reader *self, yaml_node_t *node, const struct sb_derived *derived,
@@ -116,26 +165,24 @@ static enum sb_rc add_derived(struct sb_catalog_reader *self, yaml_node_t *node,
 enum sb_rc sb_catalog_read_derived(struct sb_catalog_reader *self, const char *name, yaml_node_t *node,
                                    struct sb_err *err)
 {
-    static const char *const keys[] = {"max", "ratio", "help", NULL};
+    static const char *const keys[] = {"max", "ratio", "within", "bound", "help", NULL};
     struct sb_derived derived = {
         .name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, name, err);
     if (rc == SB_OK && (!sb_metric_name_is_valid(name, strlen(name))))
         rc = sb_yaml_fail(&self->yaml, node, err, "'%s' is not a metric name", name);
-    yaml_node_t *ratio = rc == SB_OK ? sb_yaml_get(&self->yaml, node, "ratio") : NULL;
-    if (rc == SB_OK && !ratio == !sb_yaml_get(&self->yaml, node, "max"))
-        rc = sb_yaml_fail(&self->yaml, node, err, "'%s' needs either max or ratio", name);
+    if (rc != SB_OK)
+        return rc;
+    yaml_node_t *ratio = sb_yaml_get(&self->yaml, node, "ratio");
+    const bool is_max = sb_yaml_get(&self->yaml, node, "max");
+    const bool is_within = sb_yaml_get(&self->yaml, node, "within");
+    if ((ratio != NULL) + is_max + is_within != 1)
+        return sb_yaml_fail(&self->yaml, node, err, "'%s' needs either max, ratio or within", name);
+    if (!is_within && sb_yaml_get(&self->yaml, node, "bound"))
+        return sb_yaml_fail(&self->yaml, node, err, "'%s': bound goes with within", name);
+    rc = sb_yaml_string(&self->yaml, node, "help", true, self->arena, &derived.help, err);
     if (rc == SB_OK)
-        rc = sb_yaml_string(&self->yaml, node, "help", true, self->arena, &derived.help, err);
-    if (rc == SB_OK && ratio)
-        rc = read_ratio(self, ratio, &derived, err);
-    if (rc == SB_OK && !ratio)
-        rc = sb_yaml_string(&self->yaml, node, "max", true, self->arena, &derived.of, err);
-    if (rc == SB_OK)
-        derived.of = sb_catalog_name(self, derived.of);
-    if (rc == SB_OK && derived.by)
-        derived.by = sb_catalog_name(self, derived.by);
-    if (rc == SB_OK && (!derived.of || (ratio && !derived.by)))
-        rc = sb_fail(err, SB_NOMEM, "'%s'", name);
+        rc = ratio ? read_ratio(self, ratio, &derived, err)
+                   : read_max_or_within(self, node, is_max ? "max" : "within", &derived, err);
     return rc == SB_OK ? add_derived(self, node, &derived, err) : rc;
 }

@@ -429,14 +429,17 @@ static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node
                             family->name);
     if (family->info && family->n_feeds)
         return sb_yaml_fail(&self->yaml, node, err, "'%s' has both info and from", family->name);
+    if (family->observes && (!family->has_labels || family->n_feeds || family->info || family->count))
+        return sb_yaml_fail(&self->yaml, node, err, "'%s': observes needs labels, and is all that feeds a family",
+                            family->name);
     return SB_OK;
 }
 
 static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
-    static const char *const keys[] = {"type",      "semantic", "help",    "unit",  "if",   "buckets",
-                                       "values",    "from",     "initial", "scope", "info", "role_scope",
-                                       "quantiles", "count",    "labels",  NULL};
+    static const char *const keys[] = {"type",      "semantic", "help",    "unit",     "if",   "buckets",
+                                       "values",    "from",     "initial", "scope",    "info", "role_scope",
+                                       "quantiles", "count",    "labels",  "observes", NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
     struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     const struct {
@@ -445,7 +448,7 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
         const char **out;
     } texts[] = {
         {"help", true, &family.help},  {"unit", false, &family.unit},          {"if", false, &family.feature},
-        {"info", false, &family.info}, {"buckets", false, &family.bucket_set},
+        {"info", false, &family.info}, {"buckets", false, &family.bucket_set}, {"observes", false, &family.observes},
     };
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, name, err);
     if (rc == SB_OK)
@@ -456,6 +459,8 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
     if (rc == SB_OK)
         rc = sb_yaml_string(&self->yaml, node, "scope", false, self->arena, &scope, err);
     family.is_per_publisher = scope != NULL;
+    if (rc == SB_OK && family.observes && !(family.observes = sb_catalog_name(self, family.observes)))
+        rc = sb_fail(err, SB_NOMEM, "'%s'", name);
     if (rc == SB_OK)
         rc = read_semantic(self, node, &family, err);
     if (rc == SB_OK)

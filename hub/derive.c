@@ -45,6 +45,15 @@ bool hub_mean(const struct sb_bounds *bounds, const double *buckets, double sum,
     return count > 0;
 }
 
+bool hub_within(const struct sb_bounds *bounds, const double *buckets, double bound, double *out)
+{
+    double within = 0;
+    uint32_t at = 0;
+    while (at < bounds->n && bounds->upper[at] <= bound)
+        within += buckets[at++];
+    return at > 0 && bounds->upper[at - 1] == bound && hub_ratio(within, hub_count(bounds, buckets), out);
+}
+
 bool hub_ratio(double numerator, double denominator, double *out)
 {
     if (denominator <= 0)

@@ -18,6 +18,9 @@ bool hub_quantile(const struct sb_bounds *bounds, const double *buckets, double 
 /* False: nothing was observed. */
 bool hub_mean(const struct sb_bounds *bounds, const double *buckets, double sum, double *out);
 
+/* The share of what was observed that is not above the bound. False: nothing was, or no bucket ends there. */
+bool hub_within(const struct sb_bounds *bounds, const double *buckets, double bound, double *out);
+
 /* Within 0 and 1. False: the denominator is 0. */
 bool hub_ratio(double numerator, double denominator, double *out);
 

@@ -158,7 +158,7 @@ static bool add_windows_of(struct hub_index *self, struct hub_entry entry, const
 {
     char name[SB_EXPO_NAME_MAX];
     char help[HUB_HELP_MAX + 64];
-    for (uint32_t window = 1; entry.how == HUB_RATIO && window <= n_windows(self); window++) {
+    for (uint32_t window = 1; entry.how != HUB_MAX && window <= n_windows(self); window++) {
         entry.window = window;
         set_label(self, &entry, NULL);
         snprintf(help, sizeof help, "%s (over a sliding window)", derived->help);
@@ -168,24 +168,76 @@ static bool add_windows_of(struct hub_index *self, struct hub_entry entry, const
     return true;
 }
 
-/* What the catalog derives from this family, and from another that is there already. */
+/* A family by name: the new one, or one that is there already, or NULL. */
+static const struct hub_family *family_of(const struct hub_index *self, const struct hub_family *family,
+                                          const char *name)
+{
+    if (!name)
+        return NULL;
+    return strcmp(name, family->name) == 0 ? family : hub_index_find(self, name);
+}
+
+static bool is_in_total(const struct sb_total *total, const char *name)
+{
+    for (size_t i = 0; i < total->n; i++) {
+        if (strcmp(total->names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_derived_from(const struct sb_derived *derived, const char *name)
+{
+    return (derived->of && strcmp(derived->of, name) == 0) || (derived->by && strcmp(derived->by, name) == 0) ||
+           is_in_total(&derived->totals[SB_SHARE_OF], name) || is_in_total(&derived->totals[SB_SHARE_BY], name);
+}
+
+/* The families of its totals as far as they are known. True: any is that it is a share of. */
+static bool look_up_totals(const struct hub_index *self, const struct hub_family *family,
+                           const struct sb_derived *derived, struct hub_entry *entry)
+{
+    bool is_any = derived->totals[SB_SHARE_BY].n == 0;
+    for (size_t side = 0; side < SB_COUNT(derived->totals); side++) {
+        const struct sb_total *total = &derived->totals[side];
+        for (size_t i = 0; i < total->n; i++) {
+            entry->totals[side][i] = family_of(self, family, total->names[i]);
+            is_any = is_any || (side == SB_SHARE_BY && entry->totals[side][i]);
+        }
+    }
+    return is_any;
+}
+
+/* A share that is there gets one more family of its totals. False: it is not there. */
+static bool complete(struct hub_index *self, const struct hub_family *family, const struct sb_derived *derived)
+{
+    bool is_there = false;
+    for (uint32_t i = 0; i < self->n_entries; i++) {
+        if (self->entries[i]->derived == derived) {
+            (void) look_up_totals(self, family, derived, self->entries[i]);
+            is_there = true;
+        }
+    }
+    return is_there;
+}
+
+/* What the catalog derives from this family, and from others that are there already. */
 static void add_derived(struct hub_index *self, const struct hub_family *family)
 {
+    static const enum hub_derivation hows[] = {[SB_DERIVED_MAX] = HUB_MAX,
+                                               [SB_DERIVED_RATIO] = HUB_RATIO,
+                                               [SB_DERIVED_SHARE] = HUB_SHARE,
+                                               [SB_DERIVED_WITHIN] = HUB_WITHIN};
     for (size_t i = 0; family->catalog && i < self->catalog->n_derived; i++) {
         const struct sb_derived *derived = &self->catalog->derived[i];
-        bool is_of = strcmp(derived->of, family->name) == 0;
-        bool is_by = derived->by && strcmp(derived->by, family->name) == 0;
-        if (!is_of && !is_by)
+        if (!is_derived_from(derived, family->name) || complete(self, family, derived))
             continue;
-        const struct hub_entry entry = {
-            .how = derived->kind == SB_DERIVED_MAX ? HUB_MAX : HUB_RATIO,
-            .type = SB_GAUGE,
-            .of = is_of ? family : hub_index_find(self, derived->of),
-            .by = !derived->by ? NULL
-                  : is_by      ? family
-                               : hub_index_find(self, derived->by),
-        };
-        bool is_whole = entry.of && (!derived->by || entry.by);
+        struct hub_entry entry = {.how = hows[derived->kind],
+                                  .type = SB_GAUGE,
+                                  .of = family_of(self, family, derived->of),
+                                  .by = family_of(self, family, derived->by),
+                                  .derived = derived};
+        const bool has_totals = look_up_totals(self, family, derived, &entry);
+        const bool is_whole = !derived->of == !entry.of && !derived->by == !entry.by && has_totals;
         if (is_whole && (!add(self, entry, derived->name, derived->help) || !add_windows_of(self, entry, derived)))
             return;
     }
@@ -240,7 +292,7 @@ static bool claim_derived(struct hub_index *self, uint32_t window)
             return false;
     }
     for (size_t i = 0; i < catalog->n_derived; i++) {
-        const bool has_one = window == 0 || catalog->derived[i].kind == SB_DERIVED_RATIO;
+        const bool has_one = window == 0 || catalog->derived[i].kind != SB_DERIVED_MAX;
         (void) window_name(name, catalog->derived[i].name, window);
         if (has_one && !hub_index_claim(self, name, SB_GAUGE, "/"))
             return false;

@@ -56,17 +56,28 @@ struct hub_window_lengths {
     } at[HUB_WINDOWS_MAX];
 };
 
-enum hub_derivation { HUB_FAMILY_ITSELF, HUB_QUANTILE, HUB_MEAN, HUB_MAX, HUB_RATIO, HUB_COMPUTED };
+enum hub_derivation {
+    HUB_FAMILY_ITSELF,
+    HUB_QUANTILE,
+    HUB_MEAN,
+    HUB_MAX,
+    HUB_RATIO,
+    HUB_SHARE,
+    HUB_WITHIN,
+    HUB_COMPUTED
+};
 
 struct hub_entry {
     char *name; /* owned, as help is */
     char *help;
     enum hub_derivation how;
     enum sb_type type;
-    const struct hub_family *of; /* the family, or the numerator; NULL: it is computed */
-    const struct hub_family *by; /* the denominator, or NULL */
-    uint32_t computed;           /* its number in computed.h */
-    uint32_t window;             /* over which it is derived; 0: over all time */
+    const struct hub_family *of;      /* the family, or the numerator; NULL: it is computed, or the share of a total */
+    const struct hub_family *by;      /* the denominator, or NULL */
+    const struct sb_derived *derived; /* a share or within; else NULL */
+    const struct hub_family *totals[2][SB_TOTAL_MAX]; /* of a share, as sb_derived.totals; NULL: not known yet */
+    uint32_t computed;                                /* its number in computed.h */
+    uint32_t window;                                  /* over which it is derived; 0: over all time */
     double quantile;
     char label[SB_NUM_MAX + 48]; /* quantile="0.5",window="60s" */
 };

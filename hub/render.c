@@ -51,6 +51,7 @@ struct row {
     const struct hub_group *group;
     struct hub_row numbers;    /* of that family */
     struct hub_row numerators; /* of a ratio */
+    double total;              /* of a share */
 };
 
 struct hub_scrape *hub_scrape_new(struct hub_store *store, const struct hub_ask *ask)
@@ -150,6 +151,16 @@ static void put_value(const struct row *row, struct hub_series *series, double v
     sb_expo_value(&row->expo, row->entry->name, &labels, value);
 }
 
+/* A line without labels of its own but the entry's. */
+static void put_line_of_row(const struct row *row, double value)
+{
+    put_header(row);
+    const char *label = row->entry->label;
+    const struct sb_expo_labels labels = {.text = {row->group->labels->text, "", label},
+                                          .len = {row->group->labels->text_len, 0, (uint32_t) strlen(label)}};
+    sb_expo_value(&row->expo, row->entry->name, &labels, value);
+}
+
 /* By what was printed, or looked at. */
 static bool is_full(const struct row *row)
 {
@@ -191,6 +202,15 @@ static void put_whole_histogram(const struct row *row, struct hub_series *series
     sb_expo_histogram_totals(&row->expo, row->entry->name, &labels, hub_count(bounds, cells), sum);
 }
 
+static bool derive(const struct hub_entry *entry, const struct sb_bounds *bounds, const double *cells, double *out)
+{
+    if (entry->how == HUB_QUANTILE)
+        return hub_quantile(bounds, cells, entry->quantile, out);
+    if (entry->how == HUB_WITHIN)
+        return hub_within(bounds, cells, entry->derived->bound, out);
+    return hub_mean(bounds, cells, cells[bounds->n + 1], out);
+}
+
 static void put_histogram(const struct row *row, const struct hub_merge *merge, struct hub_series *series)
 {
     double cells[SB_BOUNDS_MAX + 2];
@@ -200,8 +220,7 @@ static void put_histogram(const struct row *row, const struct hub_merge *merge, 
         return;
     if (row->entry->how == HUB_FAMILY_ITSELF)
         put_whole_histogram(row, series, bounds, cells);
-    else if (row->entry->how == HUB_QUANTILE ? hub_quantile(bounds, cells, row->entry->quantile, &value)
-                                             : hub_mean(bounds, cells, cells[bounds->n + 1], &value))
+    else if (derive(row->entry, bounds, cells, &value))
         put_value(row, series, value);
 }
 
@@ -221,11 +240,14 @@ static void put_ratio(const struct row *row, struct hub_series *series, double d
 static void put_counter(const struct row *row, struct hub_series *series)
 {
     double value;
+    double share;
     if (!hub_values_read(row->numbers.values, series->first, 1, &value))
         return;
     if (row->entry->how == HUB_RATIO)
         put_ratio(row, series, value);
-    else
+    else if (row->entry->how == HUB_SHARE && hub_ratio(value, row->total, &share))
+        put_value(row, series, share);
+    else if (row->entry->how != HUB_SHARE)
         put_value(row, series, value);
 }
 
@@ -252,16 +274,21 @@ static bool put_series(const struct row *row)
     return scrape->variant < row->family->n_variants;
 }
 
-/* What the row counted within the entry's window. */
+/* What the row counted of a family within the entry's window, beside what was read before. */
+static bool add_window(struct row *row, const struct hub_family *family)
+{
+    struct hub_scrape *scrape = row->scrape;
+    const struct hub_window_ask ask = {
+        .view = scrape->view, .query = &scrape->query, .row = row->group, .window = row->entry->window};
+    return hub_windows_read(scrape->store, &ask, family, &scrape->windowed);
+}
+
 static enum hub_step read_window(struct row *row)
 {
     struct hub_scrape *scrape = row->scrape;
     const struct hub_entry *entry = row->entry;
-    const struct hub_window_ask ask = {
-        .view = scrape->view, .query = &scrape->query, .row = row->group, .window = entry->window};
     hub_values_release(&scrape->windowed);
-    if (!hub_windows_read(scrape->store, &ask, row->family, &scrape->windowed) ||
-        (entry->by && !hub_windows_read(scrape->store, &ask, entry->of, &scrape->windowed)))
+    if (!add_window(row, row->family) || (entry->by && !add_window(row, entry->of)))
         return HUB_NONE;
     row->numbers = row->numerators = (struct hub_row){.values = &scrape->windowed};
     return HUB_FOUND;
@@ -279,6 +306,49 @@ static enum hub_step read_row(struct row *row)
     return step;
 }
 
+/* All series of the family together. */
+static double add_up(const struct hub_family *family, const struct hub_values *values, struct hub_rows *rows)
+{
+    double cells[SB_BOUNDS_MAX + 2];
+    double total = 0;
+    for (uint32_t v = 0; v < family->n_variants; v++) {
+        const struct hub_variant *variant = family->variants[v];
+        for (uint32_t s = 0; s < variant->n_series; s++) {
+            hub_rows_look(rows);
+            if (hub_values_read(values, variant->series[s]->first, variant->n_cells, cells))
+                total += variant->bounds ? hub_count(variant->bounds, cells) : cells[0];
+        }
+    }
+    return total;
+}
+
+/* A side of a share. What nobody counts adds nothing. */
+static enum hub_step read_total(struct row *row, size_t side, double *out)
+{
+    struct hub_scrape *scrape = row->scrape;
+    *out = 0;
+    for (size_t i = 0; i < row->entry->derived->totals[side].n; i++) {
+        row->family = row->entry->totals[side][i];
+        const enum hub_step step = row->family ? read_row(row) : HUB_NONE;
+        if (step == HUB_LATER || step == HUB_CUT)
+            return step;
+        if (step == HUB_FOUND)
+            *out += add_up(row->family, row->numbers.values, &scrape->rows);
+    }
+    return HUB_FOUND;
+}
+
+/* The share that one total has of another is one line a row, and has no labels of its own. */
+static enum hub_step put_share_of_total(struct row *row)
+{
+    double value;
+    const enum hub_step step = read_total(row, SB_SHARE_OF, &value);
+    if (step != HUB_FOUND || !hub_ratio(value, row->total, &value))
+        return step;
+    put_line_of_row(row, value);
+    return HUB_FOUND;
+}
+
 /* A computed metric is one line a row, and has no labels of its own. */
 static enum hub_step put_computed(struct row *row)
 {
@@ -289,10 +359,7 @@ static enum hub_step put_computed(struct row *row)
     const enum hub_step step = hub_rows_compute(&scrape->rows, row->group, row->entry->computed, &value);
     if (step != HUB_FOUND)
         return step;
-    put_header(row);
-    const struct sb_expo_labels labels = {.text = {row->group->labels->text, "", ""},
-                                          .len = {row->group->labels->text_len}};
-    sb_expo_value(&row->expo, row->entry->name, &labels, value);
+    put_line_of_row(row, value);
     return HUB_FOUND;
 }
 
@@ -304,7 +371,14 @@ static enum hub_step put_row(struct row *row)
     if (scrape->in_row != row->group->id) /* of one that has gone meanwhile, the rest is missing */
         scrape->variant = scrape->series = 0;
     scrape->from = scrape->in_row = row->group->id;
-    const enum hub_step step = read_row(row);
+    enum hub_step step = HUB_FOUND;
+    if (row->entry->how == HUB_SHARE)
+        step = read_total(row, SB_SHARE_BY, &row->total);
+    if (step == HUB_FOUND && !row->entry->of)
+        return put_share_of_total(row);
+    row->family = row->entry->by ? row->entry->by : row->entry->of;
+    if (step == HUB_FOUND)
+        step = read_row(row);
     if (step != HUB_FOUND)
         return step;
     const bool has_more = row->family->type == SB_GAUGE ? put_gauges(row) : put_series(row);
@@ -314,10 +388,7 @@ static enum hub_step put_row(struct row *row)
 /* Prints rows of an entry until it is done (HUB_NONE), the piece is full (HUB_LATER), or the scrape is cut. */
 static enum hub_step put_rows(struct hub_scrape *self, const struct hub_entry *entry, struct sb_buf *out)
 {
-    struct row row = {.scrape = self,
-                      .expo = {.out = out, .format = self->format},
-                      .entry = entry,
-                      .family = entry->by ? entry->by : entry->of};
+    struct row row = {.scrape = self, .expo = {.out = out, .format = self->format}, .entry = entry};
     while (!is_full(&row)) {
         enum hub_step step = hub_rows_find(&self->rows, self->from, &row.group);
         if (step == HUB_FOUND)

@@ -243,6 +243,10 @@ static void look_up(struct hub_windows *self, const struct hub_index *index)
         if (entry->window == 1) {
             need(self, entry->of);
             need(self, entry->by);
+            for (size_t k = 0; k < SB_TOTAL_MAX; k++) {
+                need(self, entry->totals[SB_SHARE_OF][k]);
+                need(self, entry->totals[SB_SHARE_BY][k]);
+            }
         }
     }
     self->n_series = index->n_series;

@@ -26,6 +26,8 @@ LARGEST = {"peak_memory_mb"}  # of gauges that don't add up
 BYTES_PER_S = 24000 * 2
 THRESHOLDS_S = (0.1, 0.5)
 
+BY_PAIR = "statsbus_omni_stage_"  # and a transfer family: that without replicas
+
 Labels = frozenset[tuple[str, str]]
 Series = dict[tuple[str, Labels], float]
 
@@ -46,7 +48,7 @@ class Place:
 def bounds_of(family: str) -> list[float]:
     if family in OWN_BOUNDS:
         return OWN_BOUNDS[family]
-    found: list[float] = DATA["bucket_sets"][DATA["facts"][family][2]]
+    found: list[float] = DATA["bucket_sets"][DATA["facts"][family.removeprefix(BY_PAIR)][2]]
     return found
 
 
@@ -85,6 +87,27 @@ class Tally:
         for (place, family), value in self.gauges.items():
             key = (family, place.row(view))
             out[key] = max(out.get(key, value), value) if family in LARGEST else out.get(key, 0.0) + value
+        return out | self._shares(view)
+
+    def _shares(self, view: str) -> Series:
+        """What statsbus computes of them, by row."""
+        n: dict[tuple[str, Labels, Labels], float] = defaultdict(float)
+        for (place, family, own), value in self.counts.items():
+            n[family, place.row(view), own] += value
+        for (place, family, _), values in self.observed.items():
+            n[family, place.row(view), frozenset()] += len(values)
+            n[family + " under 1", place.row(view), frozenset()] += sum(value <= 1 for value in values)
+        aborted, completed = defaultdict(float), defaultdict(float)
+        for (family, row, _), value in n.items():
+            if family.startswith("speech_stream_"):
+                (aborted if "aborted" in family else completed)[row] += value
+        out: Series = {("statsbus_omni_interruption_ratio", row): aborted[row] / (aborted[row] + completed[row])
+                       for row in aborted.keys() | completed.keys()}
+        for (family, row, own), value in n.items():
+            if family == "audio_continuity_ok_total":
+                out["statsbus_omni_audio_continuity_rate", row | own] = value / n["audio_underrun_s", row, frozenset()]
+            if family == "audio_rtf" and value:
+                out["statsbus_omni_audio_faster_than_played", row] = n["audio_rtf under 1", row, own] / value
         return out
 
     @staticmethod
@@ -188,10 +211,11 @@ class Orchestrator:
         self.pipeline.transfers.received(request, from_stage, to_stage, rx_ms=rx_ms, in_flight_ms=in_flight_ms)
         edge = {"from_stage": from_stage, "from_replica": self.bound[from_stage, request],
                 "to_stage": to_stage, "to_replica": self.bound[to_stage, request]}
-        self.tally.observe(self.here, "transfer_size_bytes", size, **edge)
-        self.tally.observe(self.here, "transfer_tx_s", tx_ms / 1000, **edge)
-        self.tally.observe(self.here, "transfer_rx_s", rx_ms / 1000, **edge)
-        self.tally.observe(self.here, "transfer_in_flight_s", max(in_flight_ms, 0) / 1000, **edge)
+        pair = {"from_stage": from_stage, "to_stage": to_stage}
+        for family, value in (("transfer_size_bytes", size), ("transfer_tx_s", tx_ms / 1000), ("transfer_rx_s", rx_ms / 1000),
+                              ("transfer_in_flight_s", max(in_flight_ms, 0) / 1000)):
+            self.tally.observe(self.here, family, value, **edge)
+            self.tally.observe(self.here, BY_PAIR + family, value, **pair)
 
     def step(self, stage: int, replica: int) -> None:
         waiting, tokens = self.pick.randint(0, 5), self.pick.randint(1, 50)

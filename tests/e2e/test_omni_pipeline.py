@@ -8,18 +8,18 @@ import re
 import pytest
 
 from daemons import Cluster, DaemonError, samples, wait_for
-from omni_world import CODE2WAV, DATA, PAINTER, TALKER, THINKER, Orchestrator, Series, Tally
+from omni_world import BY_PAIR, CODE2WAV, DATA, PAINTER, TALKER, THINKER, Orchestrator, Series, Tally
 
 VIEWS = ("full", "stage", "replica", "node")
-DERIVED = re.compile(r"_(p\d+|mean)$")
+DERIVED = re.compile(r"_(p\d+|mean|window)$")
 COMPARED_VLLM = {"vllm:generation_tokens_total", "vllm:num_requests_running"}
 
 
 def shown(cluster: Cluster, view: str) -> Series:
-    """vLLM-Omni's families, by their names without prefix, and what is compared of vLLM's."""
+    """vLLM-Omni's families, by their names without prefix, what statsbus makes of them, and what is compared of vLLM's."""
     out: Series = {}
     for name, labels, value in samples(cluster.hub.metrics(view)):
-        if name in COMPARED_VLLM or (name.startswith("vllm_omni:") and not DERIVED.search(name)):
+        if name in COMPARED_VLLM or (name.startswith(("vllm_omni:", "statsbus_omni_")) and not DERIVED.search(name)):
             assert labels.pop("service_name") == "voice" and labels.pop("model_name") == "omni"
             le = labels.pop("le", None)
             key = (name.removeprefix("vllm_omni:"), frozenset(labels.items()) | ({("le", repr(float(le)))} if le else set()))
@@ -82,7 +82,7 @@ def test_every_family_in_every_view_while_replicas_come_and_go(cluster: Cluster,
         assert {name: n for name, n in each.pipeline.counts().items() if name in ("faults", "omni_faults", "salvaged") and n} == {}
     assert_shown(cluster, tally)
     told = {family for _, family, _ in tally.counts} | {family for _, family, _ in tally.observed} | {family for _, family in tally.gauges}
-    assert told == set(DATA["facts"]) | COMPARED_VLLM
+    assert {family for family in told if not family.startswith(BY_PAIR)} == set(DATA["facts"]) | COMPARED_VLLM
     a.pipeline.close()
     tally.gauges = {key: value for key, value in tally.gauges.items() if key[0].node != "node-a"}
     assert_shown(cluster, tally)

@@ -59,6 +59,34 @@ static void observations_have_the_labels_that_the_catalog_states(void **state)
     rig_release(&rig);
 }
 
+static void a_family_observes_another_with_fewer_labels(void **state)
+{
+    (void) state;
+    static const char catalog[] = "version: 1\nbucket_sets: {b: [1, 2], wide: [1.5]}\nfamilies:\n"
+                                  "  edges_total: {type: counter, help: h, labels: [from, to, replica]}\n"
+                                  "  pairs_total: {type: counter, help: h, labels: [to, from], observes: edges_total}\n"
+                                  "  all_total: {type: counter, help: h, labels: [], observes: edges_total}\n"
+                                  "  edge_seconds: {type: histogram, help: h, buckets: b, labels: [from, replica]}\n"
+                                  "  pair_seconds: {type: histogram, help: h, buckets: wide, labels: [from], "
+                                  "observes: edge_seconds}\n";
+    struct rig rig;
+    rig_init_at(&rig, catalog, "", "");
+    rig_apply_as(
+        &rig, AGENT_RECORD_OBS,
+        "[[edges_total, {from: a, to: b, replica: \"0\"}, 2], [edges_total, {from: a, to: b, replica: \"1\"}, 3], "
+        "[edges_total, {from: b, to: a, replica: \"1\"}, [4, 5]], [edges_total, {from: a, to: b}, 100], "
+        "[edges_total, {from: a, to: b, replica: \"1\", more: c}, 100], [pairs_total, {from: a, to: b}, 100], "
+        "[edge_seconds, {from: a, replica: \"0\"}, [0.5, 1.25]], [edge_seconds, {from: a, replica: \"1\"}, 9]]",
+        AGENT_APPLY_ALL);
+    assert_string_equal(rig_show(&rig, rig.engine, "pairs_total"), "from=\"a\",to=\"b\" 5; from=\"b\",to=\"a\" 9");
+    assert_string_equal(rig_show(&rig, rig.engine, "all_total"), "14");
+    assert_string_equal(rig_show(&rig, rig.engine, "pair_seconds"), "from=\"a\" 2 1 10.75");
+    assert_int_equal(rig_refused(&rig, "edges_total"), 2); /* with other labels: no observation of theirs either */
+    assert_int_equal(rig_refused(&rig, "pairs_total"), 0);
+    assert_int_equal(agent_ledger_counters(rig.ledger)->unknown_families, 1); /* pairs_total isn't told itself */
+    rig_release(&rig);
+}
+
 static void an_observed_source_has_nothing_at_zero_before_its_first_step(void **state)
 {
     (void) state;
@@ -91,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(observations_feed_families_by_name),
         cmocka_unit_test(observations_have_the_labels_that_the_catalog_states),
+        cmocka_unit_test(a_family_observes_another_with_fewer_labels),
         cmocka_unit_test(an_observed_source_has_nothing_at_zero_before_its_first_step),
     };
     return cmocka_run_group_tests_name("observations", tests, NULL, NULL);

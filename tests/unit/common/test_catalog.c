@@ -28,6 +28,7 @@ static void the_embedded_catalog_is_sound(void **state)
     assert_null(catalog);
 }
 
+#define OBSERVED "version: 1\nfamilies:\n  x_total: {type: counter, help: h, labels: [a, b]}\n"
 #define HISTOGRAM(name, more)                                                                                          \
     "version: 1\nbucket_sets: {b: [1]}\nfamilies:\n  " name ": {type: histogram, help: h, buckets: b" more "}\n"
 
@@ -86,6 +87,19 @@ static void errors_say_file_line_and_reason(void **state)
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: [\"9\"]}\n", "a.yaml:3: '9' is not a label name"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, labels: stage}\n",
          "a.yaml:3: 'labels' must be a list: [a, b]"},
+        {OBSERVED "  y_total: {type: counter, help: h, observes: x_total}\n",
+         "a.yaml:4: 'y_total': observes needs labels, and is all that feeds a family"},
+        {OBSERVED "  y_total: {type: counter, help: h, labels: [], observes: z_total}\n",
+         "a.yaml:4: 'y_total': there is no family 'z_total'"},
+        {OBSERVED "  y: {type: gauge, help: h, labels: [], observes: x_total}\n",
+         "a.yaml:4: 'y': 'x_total' must be a counter or histogram of the same scope"},
+        {OBSERVED "  y_total: {type: counter, help: h, labels: [], observes: x_total, scope: publisher}\n",
+         "a.yaml:4: 'y_total': 'x_total' must be a counter of the same scope"},
+        {OBSERVED "  y_total: {type: counter, help: h, labels: [c], observes: x_total}\n",
+         "a.yaml:4: 'y_total': 'x_total' has no label 'c'"},
+        {OBSERVED "  y_total: {type: counter, help: h}\n  z_total: {type: counter, help: h, labels: [], observes: "
+                  "y_total}\n",
+         "a.yaml:5: 'z_total': 'y_total' is not observed with stated labels"},
         {"version: 1\nfeatures:\n  f: {in: [a]}\n", "a.yaml:3: 'path' is missing"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, quantiles: [0.5]}\n",
          "a.yaml:3: quantiles go with histograms only"},
@@ -99,9 +113,24 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:5: 'x_mean' clashes with 'x_mean' (a.yaml:4): both have 'x_mean'"},
         {"version: 1\nderived:\n  x: {max: y, help: h}\n", "a.yaml:3: 'x': there is no family 'y'"},
         {"version: 1\nderived:\n  x: {max: y}\n", "a.yaml:3: 'help' is missing"},
-        {"version: 1\nderived:\n  x: {help: h}\n", "a.yaml:3: 'x' needs either max or ratio"},
-        {"version: 1\nderived:\n  x: {max: y, ratio: [a, b], help: h}\n", "a.yaml:3: 'x' needs either max or ratio"},
+        {"version: 1\nderived:\n  x: {help: h}\n", "a.yaml:3: 'x' needs either max, ratio or within"},
+        {"version: 1\nderived:\n  x: {max: y, ratio: [a, b], help: h}\n",
+         "a.yaml:3: 'x' needs either max, ratio or within"},
         {"version: 1\nderived:\n  x: {ratio: [a], help: h}\n", "a.yaml:3: ratio must name two families"},
+        {OBSERVED "derived:\n  x: {max: x_total, bound: 1, help: h}\n", "a.yaml:5: 'x': bound goes with within"},
+        {OBSERVED "derived:\n  x: {ratio: [[x_total], x_total], help: h}\n",
+         "a.yaml:5: a total can't be divided by single series"},
+        {OBSERVED "derived:\n  x: {ratio: [x_total, [x_total, y]], help: h}\n",
+         "a.yaml:5: 'x': there is no family 'y'"},
+        {OBSERVED "derived:\n  x: {ratio: [x_total, [a, b, c, d, e]], help: h}\n",
+         "a.yaml:5: a total is of at most 4 families"},
+        {OBSERVED "  y: {type: gauge, help: h}\nderived:\n  x: {ratio: [[x_total], [y]], help: h}\n",
+         "a.yaml:6: 'x': 'y' is not a counter"},
+        {OBSERVED "derived:\n  x: {within: x_total, help: h}\n", "a.yaml:5: 'bound' is missing"},
+        {OBSERVED "derived:\n  x: {within: x_total, bound: 1, help: h}\n",
+         "a.yaml:5: 'x': 'x_total' is not a histogram"},
+        {HISTOGRAM("h", "") "derived:\n  x: {within: h, bound: 1.5, help: h}\n",
+         "a.yaml:6: 'x': 1.5 is not a bound of 'b'"},
         {"version: 1\nderived:\n  x-y: {max: y, help: h}\n", "a.yaml:3: 'x-y' is not a metric name"},
         {"version: 1\nfamilies:\n  y_total: {type: counter, help: h}\nderived:\n  x: {max: y_total, help: h}\n",
          "a.yaml:5: 'x': 'y_total' is not a gauge"},

@@ -4,20 +4,22 @@
 
 #include "hub_test.h"
 
-static const char cluster_catalog[] = "version: 1\n"
-                                      "bucket_sets: {b: [1, 2]}\n"
-                                      "families:\n"
-                                      "  c:done_total: {type: counter, help: h}\n"
-                                      "  c:hits_total: {type: counter, semantic: ratio_numerator, help: h}\n"
-                                      "  c:looks_total: {type: counter, semantic: ratio_denominator, help: h}\n"
-                                      "  c:running: {type: gauge, semantic: state_gauge, help: h}\n"
-                                      "  c:usage: {type: gauge, semantic: cache_metric, help: h}\n"
-                                      "  c:wait_seconds: {type: histogram, semantic: sla_metric, role_scope: [decode], "
-                                      "buckets: b, quantiles: [0.5], help: h}\n"
-                                      "derived:\n"
-                                      "  c:hit_rate: {ratio: [c:hits_total, c:looks_total], help: h}\n"
-                                      "  c:running_max: {max: c:running, help: h}\n"
-                                      "  c:usage_max: {max: c:usage, help: h}\n";
+#define CLUSTER_FAMILIES                                                                                               \
+    "version: 1\n"                                                                                                     \
+    "bucket_sets: {b: [1, 2]}\n"                                                                                       \
+    "families:\n"                                                                                                      \
+    "  c:done_total: {type: counter, help: h}\n"                                                                       \
+    "  c:hits_total: {type: counter, semantic: ratio_numerator, help: h}\n"                                            \
+    "  c:looks_total: {type: counter, semantic: ratio_denominator, help: h}\n"                                         \
+    "  c:running: {type: gauge, semantic: state_gauge, help: h}\n"                                                     \
+    "  c:usage: {type: gauge, semantic: cache_metric, help: h}\n"                                                      \
+    "  c:wait_seconds: {type: histogram, semantic: sla_metric, role_scope: [decode], buckets: b, quantiles: [0.5], "   \
+    "help: h}\n"
+
+static const char cluster_catalog[] = CLUSTER_FAMILIES "derived:\n"
+                                                       "  c:hit_rate: {ratio: [c:hits_total, c:looks_total], help: h}\n"
+                                                       "  c:running_max: {max: c:running, help: h}\n"
+                                                       "  c:usage_max: {max: c:usage, help: h}\n";
 
 /* Ids of cells in every session. */
 enum { D_DONE, D_HITS, D_LOOKS, D_RUNNING, D_USAGE, D_WAIT /* 4 cells */, D_NEXT = D_WAIT + 4 };
@@ -46,10 +48,11 @@ static inline void cluster_define(struct world *world, struct hub_session *sessi
     assert_int_equal(deliver(world, session), HUB_OK);
 }
 
-static inline void cluster_open(struct cluster *self, const char *views)
+/* A cluster that knows the catalog, but nothing yet that an agent defined. */
+static inline void cluster_open_on(struct cluster *self, const char *catalog, const char *views)
 {
     *self = (struct cluster){.number = 0};
-    const struct sb_catalog_file file = {.name = "c.yaml", .text = cluster_catalog, .len = sizeof cluster_catalog - 1};
+    const struct sb_catalog_file file = {.name = "c.yaml", .text = catalog, .len = strlen(catalog)};
     struct sb_err err = {.text = ""};
     self->catalog = sb_catalog_new(&file, 1, &err);
     assert_string_equal(err.text, "");
@@ -57,6 +60,11 @@ static inline void cluster_open(struct cluster *self, const char *views)
         &self->world, self->catalog, views,
         (struct hub_store_limits){.contributions = 1000, .row_bytes = 64 * 1024 * 1024, .linger_ms = TEST_LINGER_MS});
     greet(&self->world, &self->session, 'a');
+}
+
+static inline void cluster_open(struct cluster *self, const char *views)
+{
+    cluster_open_on(self, cluster_catalog, views);
     cluster_define(&self->world, &self->session);
 }
 

@@ -47,6 +47,23 @@ static void nothing_observed_has_no_quantile_and_no_mean(void **state)
     sb_bounds_destroy(&bounds);
 }
 
+static void what_is_within_a_bound_is_a_share_of_all(void **state)
+{
+    (void) state;
+    static const double upper[] = {0.5, 1, 2};
+    static const double buckets[] = {1, 2, 1, 4}, none[] = {0, 0, 0, 0};
+    struct sb_bounds *bounds = sb_bounds_new(upper, 3, NULL);
+    double value;
+    assert_true(hub_within(bounds, buckets, 0.5, &value));
+    assert_number(value, 0.125);
+    assert_true(hub_within(bounds, buckets, 2, &value));
+    assert_number(value, 0.5);
+    assert_false(hub_within(bounds, buckets, 1.5, &value)); /* no bucket ends there */
+    assert_false(hub_within(bounds, buckets, 0.1, &value));
+    assert_false(hub_within(bounds, none, 1, &value));
+    sb_bounds_destroy(&bounds);
+}
+
 static void ratios_stay_within_0_and_1(void **state)
 {
     (void) state;
@@ -65,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_are_those_of_prometheus),
         cmocka_unit_test(nothing_observed_has_no_quantile_and_no_mean),
+        cmocka_unit_test(what_is_within_a_bound_is_a_share_of_all),
         cmocka_unit_test(ratios_stay_within_0_and_1),
     };
     return cmocka_run_group_tests_name("derive", tests, NULL, NULL);
