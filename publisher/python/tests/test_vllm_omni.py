@@ -108,9 +108,14 @@ def test_a_replica_that_died_ends_and_is_back_with_its_next_step(healing_agent, 
     healing_agent.until(lambda: [1] in ended(theirs) and [1] in ended(ours))
     assert orchestrator.removed == [(0, 1), (7, 7)]
     orchestrator._stat_logger.record(SchedulerStats(5), IterationStats(), engine_idx=1)
-    healing_agent.until(lambda: [r[1] for r in steps(healing_agent)] == [0, 1, 2, 3])
-    source = healing_agent.of("hello", theirs)[-1].payload["sources"][3]
+    metrics.observe_audio_ttfp("0", "1", 0.7)
+    healing_agent.until(lambda: [r[1] for r in steps(healing_agent)] == [0, 1, 2, 1])
+    for publisher in (theirs, ours):  # as the source that it was, however often: a publisher has only so many
+        healing_agent.until(lambda of=publisher: not ended(of)[-1])
+    source = healing_agent.of("hello", theirs)[-1].payload["sources"][1]
     assert (source["stage"], source["replica"]) == ("0", "1")
+    for publisher, count in ((theirs, 3), (ours, 2)):
+        assert len(healing_agent.of("hello", publisher)[-1].payload["sources"]) == count
     adapters.shared.close(timeout_s=0.0)
 
 

@@ -196,6 +196,9 @@ def test_scaling_up_keeps_the_publisher_and_scaling_down_ends_ranks(agent, manag
     agent.until(lambda: last(agent, "beat").get("ended") == [1, 2])
     assert last(agent, "beat")["live"] == [0]
     assert [r[1] for r in records_of(agent, "step")] == [1, 2, 1]
+    vllm_config.parallel_config.data_parallel_size = 2
+    manager = loggers.StatLoggerManager(vllm_config, engine_idxs=[0, 1], custom_stat_loggers=None)
+    agent.until(lambda: last(agent, "beat") == {**last(agent, "beat"), "live": [0, 1], "ended": [2]})
 
 
 def test_an_engine_that_goes_away_in_a_process_that_stays_ends_in_order(agent, environment):

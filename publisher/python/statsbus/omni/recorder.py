@@ -62,6 +62,7 @@ class Recorder:
         self._identity = {**identity, "stage": None, "replica": None, "observed": True}
         self._sources: Dict[Place, int] = {(None, None): 0}
         self._removed: Set[Place] = set()
+        self._forgotten: Dict[Place, int] = {}  # sources that may come back: a publisher has only so many
         self._changing = threading.Lock()
         self._once: Kept[None] = Kept()
         self._faults = 0
@@ -76,6 +77,9 @@ class Recorder:
 
     def _add(self, place: Place) -> int:
         with self._changing:
+            if place in self._forgotten:
+                self.publisher.resume(self._forgotten[place])
+                self._sources[place] = self._forgotten.pop(place)
             if place not in self._sources:
                 source = {**self._identity, "stage": place[0], "replica": place[1]}
                 self._sources[place] = self.publisher.add_source(source)
@@ -95,10 +99,12 @@ class Recorder:
                 self.publisher.resume(index)
 
     def forget(self, stage: Any, replica: Any) -> None:
-        """A source ends; whatever is observed of it later makes it anew."""
+        """A source ends; whatever is observed of it later has it back."""
+        place = place_of(stage, replica)
         with self._changing:
-            index = self._sources.pop(place_of(stage, replica), None)
+            index = self._sources.pop(place, None)
             if index is not None:
+                self._forgotten[place] = index
                 self.publisher.end(index)
 
     def observe(self, observations: Sequence[Observation], stage: Any = None, replica: Any = None) -> None:

@@ -37,6 +37,7 @@ class Engine:
         self._connectors = Connectors(vllm_config, model_name(info))
         first = {index: self._connectors.add(index) for index in engine_indexes}
         self._source_of: Dict[int, int] = {index: at for at, index in enumerate(engine_indexes)}
+        self._ended: Dict[int, int] = {}  # the same of those that left; they may come back, and sources are limited
         described = description(info)
         self._info = described.pop("info")  # vLLM's own logger shows it once the engine is initialized
         self.publisher = Publisher(
@@ -161,7 +162,7 @@ class Engine:
 
     def _end(self, index: int) -> None:
         self.publisher.end(self._source_of[index])  # which first records what steps there are of it
-        del self._source_of[index]
+        self._ended[index] = self._source_of.pop(index)
 
     def _record(self, at: float, scheduler: Any, iteration: Any, mm_cache: Any, index: Optional[int]) -> None:
         try:
@@ -202,6 +203,10 @@ class Engine:
         with self._adding:
             for index in engine_indexes:
                 if index in self._source_of:
+                    continue
+                if index in self._ended:
+                    self.publisher.resume(self._ended[index])
+                    self._source_of[index] = self._ended.pop(index)
                     continue
                 first = self._connectors.add(index)
                 self.publisher.update(families=self._connectors.families.values())
