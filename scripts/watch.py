@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import os
 import signal
@@ -24,18 +25,16 @@ def scrape(host: str) -> dict[str, str]:
     """One text a view. Raises OSError."""
     query = urlencode([("name[]", name) for name in families()])
     texts = {}
-    connection = http.client.HTTPConnection(host, timeout=TIMEOUT_S)
     try:
-        for view, _, _ in VIEWS:
-            connection.request("GET", f"/metrics?type={view}&{query}")
-            response = connection.getresponse()
-            texts[view] = response.read().decode()
-            if response.status != 200:
-                raise OSError(f"answers {response.status}: {texts[view][:200].strip()}")
-    except http.client.HTTPException as error:
+        with contextlib.closing(http.client.HTTPConnection(host, timeout=TIMEOUT_S)) as connection:
+            for view, _, _ in VIEWS:
+                connection.request("GET", f"/metrics?type={view}&{query}")
+                response = connection.getresponse()
+                texts[view] = response.read().decode()
+                if response.status != 200:
+                    raise OSError(f"answers {response.status}: {texts[view][:200].strip()}")
+    except (http.client.HTTPException, UnicodeError) as error:  # the second: a name that can't be one, or an answer that is no text
         raise OSError(f"is no hub: {error!r}") from error
-    finally:
-        connection.close()
     return texts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from watch import scrape as scrape_hub
 from watch_view import MISSING, VIEWS, WINDOW_S, Watch, fit
 
 SERVICE = 'model_name="llama",service_name="chat"'
@@ -109,3 +110,9 @@ def test_a_hub_without_engines_is_a_table_without_rows() -> None:
     watch.add(1.0, {**dict.fromkeys((view for view, _, _ in VIEWS), ""), "full": "statsbus_hub_agents 0\n"})
     assert watch.lines()[0].startswith("agents 0, live 0/0 ")
     assert len(watch.lines()) == 1 + len(VIEWS)
+
+
+@pytest.mark.parametrize("host", ["hub:port", "a..b:9464", "127.0.0.1:1"])
+def test_a_wrong_address_is_one_error_whatever_is_wrong_with_it(host: str) -> None:
+    with pytest.raises(OSError):
+        scrape_hub(host)
