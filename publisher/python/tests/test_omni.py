@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from statsbus import Publisher
@@ -489,3 +490,14 @@ def test_threads_end_a_request_once(told):
     for thread in threads:
         thread.join()
     assert len(told.of("requests_success_total")) == 200
+
+
+def test_a_pipeline_with_a_clock_of_its_own_tells_that_time(folder):
+    pipeline = Pipeline("m", IDENTITY, engines=f"ipc://{folder}/engines", clock=lambda: 7.0)
+    publisher = pipeline._recorder.publisher
+    pipeline.requests.succeeded("r", 1.0)
+    pipeline.stages.step(0, 0, {"num_running_reqs": 1}, None)
+    publisher.flush(0.0)
+    records = publisher._ledger.ring.piece(1, 100)[1]
+    assert len(records) >= 3 and {msgspec.msgpack.decode(record)[2] for record in records} == {7.0}
+    pipeline.close(timeout_s=0.0)

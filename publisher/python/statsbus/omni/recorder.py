@@ -59,6 +59,7 @@ class Recorder:
     """
 
     def __init__(self, identity: Mapping[str, Any], **options: Any) -> None:
+        self.clock: Callable[[], float] = options.get("clock", time.monotonic)
         self._identity = {**identity, "stage": None, "replica": None, "observed": True}
         self._sources: Dict[Place, int] = {(None, None): 0}
         self._removed: Set[Place] = set()
@@ -115,7 +116,7 @@ class Recorder:
         if self._removed and place_of(stage, replica) in self._removed:
             observations = [observation for observation in observations if observation[0] not in GAUGES]
         if observations:
-            self.publisher.later(self._tell, self.source(stage, replica), observations, time.monotonic())
+            self.publisher.later(self._tell, self.source(stage, replica), observations, self.clock())
 
     def _tell(self, source: int, observations: Sequence[Observation], at: float) -> None:
         named = [(PREFIX + family, labels, value) for family, labels, value in observations]

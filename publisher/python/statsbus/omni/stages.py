@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..encoding import Observation
@@ -122,7 +121,7 @@ class Stages(Sites):
     ) -> None:
         """A step of an autoregressive stage's engine, as vLLM gives it to its stat loggers."""
         source, publisher = self._to.source(stage, replica), self._to.publisher
-        publisher.later(self._step, source, scheduler_stats, iteration_stats, mm_cache_stats, time.monotonic())
+        publisher.later(self._step, source, scheduler_stats, iteration_stats, mm_cache_stats, self._to.clock())
         if not self._tells_waiting or scheduler_stats is None:
             return
         waiting = field(scheduler_stats, "num_waiting_reqs")
