@@ -11,6 +11,7 @@ import threading
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..encoding import Observation
+from ..switches import is_on
 from ..vllm.identity import identity
 from .audio import abort
 from .realtime import Realtime
@@ -47,7 +48,7 @@ class Shared:
             return self._recorders[model_name]
 
     def _make(self, model_name: str) -> Optional[Recorder]:
-        if not os.environ.get("STATSBUS_ENGINES"):
+        if not is_on():
             return None
         try:
             return Recorder({**identity(os.environ, model_name), "stage": None, "replica": None})

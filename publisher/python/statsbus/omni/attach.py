@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-import os
 import sys
 from typing import Any, List
 
+from ..switches import is_on, replaces_prometheus
 from . import adapters
 
 CLASSES = {
@@ -20,16 +20,15 @@ CLASSES = {
     "vllm_omni.metrics.transfer": ("OmniTransferMetrics",),
     "vllm_omni.metrics.realtime": ("RealtimeVADMetrics",),
 }
-IS_ALONE = ("1", "true", "yes", "on")
 
 log = logging.getLogger("statsbus")
 
 
 def attach() -> None:
     """Does nothing unless STATSBUS_ENGINES is set and this process uses vLLM-Omni."""
-    if not os.environ.get("STATSBUS_ENGINES") or "vllm_omni" not in sys.modules:
+    if not is_on() or "vllm_omni" not in sys.modules:
         return
-    is_alone = os.environ.get("STATSBUS_REPLACE_PROMETHEUS", "").lower() in IS_ALONE
+    is_alone = replaces_prometheus()
     for module, names in CLASSES.items():
         for name in names:
             try:

@@ -9,11 +9,11 @@ import functools
 import importlib
 import inspect
 import logging
-import os
 import sys
 from typing import Any
 
 from ..omni.adapters import shared
+from ..switches import is_on, replaces_prometheus
 
 CALLS = ("record", "record_sleep_state", "record_admission_rejection", "log_engine_initialized", "log")
 ORCHESTRATOR_MODULE, ORCHESTRATOR_CLASS = "vllm_omni.engine.orchestrator", "OrchestratorBase"
@@ -25,7 +25,7 @@ log = logging.getLogger("statsbus")
 
 def attach() -> None:
     """Does nothing unless STATSBUS_ENGINES is set and this process uses vLLM-Omni."""
-    if not os.environ.get("STATSBUS_ENGINES") or "vllm_omni" not in sys.modules:
+    if not is_on() or "vllm_omni" not in sys.modules:
         return
     try:
         logger = getattr(importlib.import_module(LOGGER_MODULE), LOGGER_CLASS)
@@ -40,8 +40,6 @@ def publish_too(logger: Any) -> None:
     """Changes the class, whose name the orchestrator may have imported already."""
     if getattr(logger, "publishes_to_statsbus", False):
         return
-    from .plugin import replaces_prometheus
-
     logger.publishes_to_statsbus = True
     logger.statsbus_engine, logger.statsbus_calls = None, {}  # of loggers that are older than this
     is_alone = replaces_prometheus()

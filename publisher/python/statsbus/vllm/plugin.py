@@ -5,25 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 from typing import Any, Optional, Sequence, Union
 
 import vllm
 from vllm.v1.metrics import loggers
 
+from ..switches import is_on, replaces_prometheus
 from .engine import Engine
 
 log = logging.getLogger("statsbus")
-
-
-def is_on() -> bool:
-    """Whether this process is to publish at all."""
-    return bool(os.environ.get("STATSBUS_ENGINES"))
-
-
-def replaces_prometheus() -> bool:
-    """Whether vLLM's own Prometheus logger is to be left out."""
-    return is_on() and os.environ.get("STATSBUS_REPLACE_PROMETHEUS", "").lower() in ("1", "true", "yes", "on")
 
 
 def _base() -> Any:
