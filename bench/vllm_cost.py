@@ -17,6 +17,7 @@ import gc
 import multiprocessing
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -196,6 +197,7 @@ def main() -> int:
         is_over = True
     engine.publisher.close(ended=False, timeout_s=0.0)
     agent.kill()
+    shutil.rmtree(folder, ignore_errors=True)
     return 1 if args.check and is_over else 0
 
 
