@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/windows.h"
+
 /* Where the samples of one family go. */
 struct lines {
     const struct hub_own *own;
@@ -119,6 +121,18 @@ static void put_series(const struct lines *lines)
 static void put_row_bytes(const struct lines *lines)
 {
     put(lines, (double) lines->own->store->row_bytes);
+}
+
+static void put_window_bytes(const struct lines *lines)
+{
+    if (lines->own->store->windows)
+        put(lines, (double) lines->own->store->windows->bytes);
+}
+
+static void put_window_bytes_max(const struct lines *lines)
+{
+    if (lines->own->store->windows)
+        put(lines, (double) lines->own->store->windows->bytes_max);
 }
 
 static void put_row_bytes_max(const struct lines *lines)

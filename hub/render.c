@@ -287,6 +287,7 @@ static enum hub_step read_window(struct row *row)
 {
     struct hub_scrape *scrape = row->scrape;
     const struct hub_entry *entry = row->entry;
+    hub_rows_spend(&scrape->rows, hub_windows_looks(scrape->store));
     hub_values_release(&scrape->windowed);
     if (!add_window(row, row->family) || (entry->by && !add_window(row, entry->of)))
         return HUB_NONE;

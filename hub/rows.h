@@ -71,6 +71,12 @@ static inline bool hub_rows_is_turn_over(const struct hub_rows *self)
     return self->looks == 0;
 }
 
+/* Counts n looks. */
+static inline void hub_rows_spend(struct hub_rows *self, size_t n)
+{
+    self->looks -= n < self->looks ? n : self->looks;
+}
+
 /* Counts one look at something. */
 static inline void hub_rows_look(struct hub_rows *self)
 {

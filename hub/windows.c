@@ -408,6 +408,13 @@ static bool is_part(const struct hub_store *store, const struct hub_window_ask *
            (scope == 0 || !ask->view->spec->is_role_scoped || hub_index_has_role(&store->index, scope, role));
 }
 
+size_t hub_windows_looks(const struct hub_store *store)
+{
+    enum { TRACKS_A_LOOK = 8, LOOKS_MAX = HUB_WINDOW_LOOKS / 8 }; /* a row must fit into a turn */
+    const size_t looks = store->views[store->windows->view].n_groups / TRACKS_A_LOOK;
+    return looks < LOOKS_MAX ? looks : LOOKS_MAX;
+}
+
 bool hub_windows_read(const struct hub_store *store, const struct hub_window_ask *ask, const struct hub_family *family,
                       struct hub_values *out)
 {

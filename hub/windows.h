@@ -55,6 +55,9 @@ bool hub_windows_go_on(struct hub_store *store); /* false: the round is over */
 /* A frame is about to bring what was counted unseen (is_before), or has. */
 void hub_windows_pass_over(struct hub_store *store, struct hub_contribution *contribution, bool is_before);
 
+/* What a read costs, in looks (rows.h): it goes through all tracks. */
+size_t hub_windows_looks(const struct hub_store *store);
+
 /* Adds to *out what a row counted of a family within the window (from 1). False: nothing, or no memory. */
 struct hub_window_ask {
     const struct hub_view *view;

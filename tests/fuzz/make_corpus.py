@@ -1,4 +1,4 @@
-"""Makes the corpus anew from the examples, the recordings, the catalog and the views: small inputs from which fuzzing starts.
+"""Makes the corpus anew from the examples, the recordings, the catalog, the views and the computed metrics: small inputs from which fuzzing starts.
 
 usage: make_corpus.py   (inputs that fuzzing found are kept beside, under other names)
 """
@@ -124,6 +124,12 @@ views:
 """
 
 
+def computed_inputs() -> dict[str, bytes]:
+    draw = random.Random(4)
+    schemas = REPOSITORY / "schemas"
+    return {**broken("built-in", (schemas / "computed.yaml").read_text(), draw), **broken("capacity", (schemas / "capacity.yaml").read_text(), draw)}
+
+
 def views_inputs() -> dict[str, bytes]:
     draw = random.Random(1)
     return {**broken("built-in", (REPOSITORY / "schemas" / "views.yaml").read_text(), draw), **broken("keys", KEYS, draw)}
@@ -131,7 +137,7 @@ def views_inputs() -> dict[str, bytes]:
 
 def main() -> None:
     for folder, inputs in (("engine", engine_inputs()), ("hub", hub_inputs()), ("catalog", catalog_inputs()),
-                           ("views", views_inputs())):
+                           ("views", views_inputs()), ("computed", computed_inputs())):
         (CORPUS / folder).mkdir(parents=True, exist_ok=True)
         for name, data in inputs.items():
             (CORPUS / folder / name).write_bytes(data)
