@@ -155,12 +155,6 @@ static enum outcome value_of(const struct plan_program *program, double *out)
     return slot->kind == SLOT_NUMBER ? HAS_VALUE : slot->kind == SLOT_ABSENT ? NO_SAMPLE : BAD_VALUE;
 }
 
-/* What a counter may be increased by and a histogram may observe. NaN fails both comparisons. */
-static bool is_possible(double value)
-{
-    return value >= 0 && value <= AGENT_AMOUNT_MAX;
-}
-
 static bool wins_group(struct agent_binding *binding, const struct plan_program *program)
 {
     if (!program->group)
@@ -206,7 +200,7 @@ static void fire(const struct reader *self, const struct plan_program *program)
     if (program->is_plain && self->parts != AGENT_APPLY_GAUGES) { /* most of a step: one field, one known place */
         const struct plan_slot *slot = &program->scope->slots[program->single];
         uint32_t cell = self->binding->targets[program->number];
-        if (cell != AGENT_NONE && slot->kind == SLOT_NUMBER && is_possible(slot->number)) {
+        if (cell != AGENT_NONE && slot->kind == SLOT_NUMBER && agent_amount_is_possible(slot->number)) {
             add_delta(self->binding->to, cell, program->bounds, slot->number);
             return;
         }
@@ -222,7 +216,7 @@ static void fire(const struct reader *self, const struct plan_program *program)
         fire_gauge(self, program, value);
         return;
     }
-    if (!is_possible(value)) {
+    if (!agent_amount_is_possible(value)) {
         count_refused(self, program->family);
         return;
     }
@@ -286,7 +280,7 @@ static const uint8_t *observe_list(const struct reader *self, const struct plan_
                 continue;
             value = slot.kind == SLOT_NUMBER ? slot.number : NAN;
         }
-        if (!is_possible(value)) {
+        if (!agent_amount_is_possible(value)) {
             refused++;
             continue;
         }
@@ -487,7 +481,7 @@ static void observe_number(const struct reader *self, const struct plan_family *
                            double value)
 {
     bool is_gauge = family->type == SB_GAUGE;
-    if (is_gauge ? !isfinite(value) : !is_possible(value))
+    if (is_gauge ? !isfinite(value) : !agent_amount_is_possible(value))
         count_refused(self, family->family);
     else if (is_gauge)
         set_gauge(self->binding, target, input, value);
@@ -528,14 +522,21 @@ static const uint8_t *read_observation(const struct reader *self, const uint8_t 
         return end;
     }
     bool is_gauge = family->type == SB_GAUGE;
-    if (family->is_front_end != binding->to->is_front_end || (self->parts == AGENT_APPLY_GAUGES && !is_gauge))
+    if (family->is_front_end != binding->to->is_front_end)
         return end;
     const uint8_t *labels = cursor.at;
     const uint8_t *value = skip_value(self, labels);
+    struct sb_slice slice = {.at = (const char *) labels, .len = (size_t) (value - labels)};
+    if (family->is_cumulative) {
+        binding_observe_total(binding, family, slice, (struct sb_slice){(const char *) value, (size_t) (end - value)},
+                              self->parts);
+        return end;
+    }
+    if (self->parts == AGENT_APPLY_GAUGES && !is_gauge)
+        return end;
     uint32_t input = is_gauge ? binding_open_observed(binding, family->family) : AGENT_NONE;
     if (is_gauge && input == AGENT_NONE)
         return end;
-    struct sb_slice slice = {.at = (const char *) labels, .len = (size_t) (value - labels)};
     uint32_t target = binding_target_of_observation(binding, family, slice, input);
     observe_value(self, family, target, input, value);
     for (struct plan_family *other = family->observer; other && target != AGENT_NONE; other = other->next_observer)

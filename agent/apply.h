@@ -8,11 +8,18 @@
 
 #include "agent/ledger.h"
 #include "agent/plan.h"
+#include "agent/raws.h"
 #include "common/mp.h"
 
 /* The most that one field or observation may add: up to 2^53 a double tells every whole number from its neighbours. A
  * few larger ones would make a total infinite, which no hub takes. */
 #define AGENT_AMOUNT_MAX 9007199254740992.0
+
+/* What a counter may be increased by and a histogram may observe. NaN fails both comparisons. */
+static inline bool agent_amount_is_possible(double value)
+{
+    return value >= 0 && value <= AGENT_AMOUNT_MAX;
+}
 
 /* Where the programs of one plan write for one contribution. */
 struct agent_binding;
@@ -27,6 +34,10 @@ void agent_binding_destroy(struct agent_binding **self_p);
 /* Adds to what the agent counts about the source, if the catalog has a family for that. */
 void agent_binding_count(struct agent_binding *self, enum sb_agent_count what, uint64_t n);
 struct agent_contribution *agent_binding_contribution(const struct agent_binding *self);
+/* Whose totals the observations of cumulative families are, told of by this publisher (its id); without it, or with run
+ * NULL, they are left out. All borrowed. */
+void agent_binding_count_run(struct agent_binding *self, struct agent_raws *raws, struct agent_run *run,
+                             const char *publisher);
 
 /* Those before UNKNOWN are applied. LOST: its publisher had one that could not travel. */
 enum agent_record_type {
@@ -40,7 +51,7 @@ enum agent_record_type {
 enum agent_apply_parts {
     AGENT_APPLY_ALL,
     AGENT_APPLY_AGAIN,  /* all, for one more source of a record: what is unknown has been counted */
-    AGENT_APPLY_GAUGES, /* a hello's `latest`: deltas were counted before */
+    AGENT_APPLY_GAUGES, /* a hello's `latest`: deltas were counted before, totals say how much */
 };
 
 /*

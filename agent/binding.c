@@ -270,7 +270,10 @@ uint32_t binding_target_of_observation(struct agent_binding *self, const struct 
         binding_refuse(self, family->family, 1);
         return AGENT_NONE;
     }
-    target = target_in_series(self, family->family, family->type, input, &draft);
+    if (!family->is_cumulative)
+        target = target_in_series(self, family->family, family->type, input, &draft);
+    else if ((target = agent_ledger_exact_series(self->ledger, self->to, family->family, &draft)) == AGENT_NONE)
+        agent_ledger_counters(self->ledger)->totals_left_out++;
     remember(self, &key, target);
     return target;
 }
@@ -417,6 +420,14 @@ void agent_binding_destroy(struct agent_binding **self_p)
     free(self->groups);
     free(self->inputs);
     free(self);
+}
+
+void agent_binding_count_run(struct agent_binding *self, struct agent_raws *raws, struct agent_run *run,
+                             const char *publisher)
+{
+    self->raws = raws;
+    self->run = run;
+    self->publisher = publisher;
 }
 
 struct agent_contribution *agent_binding_contribution(const struct agent_binding *self)

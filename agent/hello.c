@@ -44,6 +44,7 @@ struct wire_source {
     uint32_t index;
     bool has_index;
     bool is_observed;
+    struct sb_slice counted_by;
     struct sb_slice known[LABEL_COUNT];
     struct sb_slice extra; /* msgpack map, or empty */
 };
@@ -238,6 +239,10 @@ static enum sb_rc read_source_key(struct wire_source *out, struct sb_slice key, 
     }
     if (sb_slice_is(key, "observed"))
         return sb_mp_bool(at, &out->is_observed) ? SB_OK : wrong(err, "observed", "true or false");
+    if (sb_slice_is(key, "counted_by"))
+        return read_optional_text(at, &out->counted_by) && out->counted_by.len <= AGENT_COUNTED_BY_MAX
+                   ? SB_OK
+                   : wrong(err, "counted_by", "nil or a text of at most 256 bytes");
     if (sb_slice_is(key, "labels"))
         return keep(at, "labels", SB_MP_MAP, &out->extra, err);
     for (size_t i = 0; i < LABEL_COUNT; i++)
@@ -335,6 +340,7 @@ static enum sb_rc make_source(const struct reading *self, const struct wire_sour
     struct sb_err reason = {.rc = SB_FORMAT};
     out->index = from->index;
     out->is_observed = from->is_observed;
+    out->counted_by = from->counted_by;
     out->source = make_labels(self, from, PART_SOURCE, is_front_end, &reason);
     if (out->source)
         out->identity = make_labels(self, from, PART_IDENTITY, is_front_end, &reason);

@@ -16,11 +16,13 @@ enum {
     AGENT_SOURCES_MAX = 1024,
     AGENT_DESCRIBED_FAMILIES_MAX = 1024,
     AGENT_ENGINE_TEXT_MAX = 64, /* bytes of a name or version, 0 at the end */
+    AGENT_COUNTED_BY_MAX = 256, /* bytes */
 };
 
 struct agent_hello_source {
     uint32_t index;
     bool is_observed;             /* of observations: see agent_binding_new */
+    struct sb_slice counted_by;   /* what counts the totals of cumulative families; empty: the publisher's process */
     struct sb_labelset *source;   /* service_name, job_name, dp_rank, stage, replica */
     struct sb_labelset *identity; /* model_name, instance_id, role, node, pod_ip and the extra labels */
 };

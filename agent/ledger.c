@@ -281,8 +281,8 @@ static uint32_t overflow_series(struct agent_ledger *self, uint32_t family, cons
     return set ? agent_ledger_intern_series(self, family, &set, true) : AGENT_NONE;
 }
 
-uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
-                                const struct sb_label_draft *labels)
+uint32_t agent_ledger_exact_series(struct agent_ledger *self, const struct agent_contribution *to, uint32_t family,
+                                   const struct sb_label_draft *labels)
 {
     struct sb_labelset *set = sb_labelsets_get(self->labelsets, labels);
     uint32_t index = AGENT_NONE;
@@ -294,6 +294,22 @@ uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribu
             index = AGENT_NONE;
         sb_labelsets_drop(self->labelsets, &set);
     }
+    return index;
+}
+
+uint32_t agent_ledger_place_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t index)
+{
+    const uint32_t place = agent_contribution_place(to, index);
+    if (place != AGENT_NONE || !has_row_room(self, to, self->series[index].family, false) ||
+        !agent_ledger_give_series(self, to, index))
+        return place;
+    return agent_contribution_place(to, index);
+}
+
+uint32_t agent_ledger_series_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t family,
+                                const struct sb_label_draft *labels)
+{
+    uint32_t index = agent_ledger_exact_series(self, to, family, labels);
     if (index == AGENT_NONE)
         index = overflow_series(self, family, labels); /* without labels: the same, for which room is kept */
     if (index == AGENT_NONE || agent_contribution_place(to, index) != AGENT_NONE)
@@ -411,6 +427,16 @@ void agent_ledger_stage(struct agent_ledger *self)
         memcpy(contribution->staged, contribution->live, contribution->n_cells * sizeof(double));
         contribution->n_staged_series = contribution->n_series;
     }
+}
+
+void agent_ledger_hold_series(struct agent_ledger *self, uint32_t index)
+{
+    self->series[index].n_holders++;
+}
+
+void agent_ledger_let_go_of_series(struct agent_ledger *self, uint32_t index)
+{
+    self->series[index].n_holders--;
 }
 
 /* Walking */

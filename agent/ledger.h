@@ -53,6 +53,7 @@ struct agent_series {
     uint32_t first;  /* its first cell; a counter or gauge has one, a histogram bounds->n + 2 (hub-wire.md) */
     uint32_t n;      /* cells */
     struct sb_labelset *labels; /* own labels */
+    uint32_t n_holders;         /* see agent_ledger_hold_series */
 };
 
 /* A gauge sample; it is present while its generation is that of its input. */
@@ -76,6 +77,7 @@ struct agent_input {
 
 /* When a record was made. */
 struct agent_moment {
+    uint64_t number;    /* its publisher's; of what a hello tells again, 0 if it was not counted before */
     double time;        /* its host's monotonic clock, seconds */
     uint32_t host;      /* equal numbers: one clock, compared as they are */
     uint32_t publisher; /* a number of this process's life */
@@ -132,6 +134,7 @@ struct agent_ledger;
 
 struct agent_ledger_counters {
     uint64_t overflows;        /* label sets folded into _overflow */
+    uint64_t totals_left_out;  /* totals of cumulative families for which there was no room */
     uint64_t limit_hits;       /* families, series or contributions refused for a limit */
     uint64_t clashes;          /* families refused since their names clash with another's */
     uint64_t unknown_families; /* observations malformed, or of families that neither catalog nor hello have */
@@ -182,6 +185,20 @@ uint32_t agent_contribution_place(const struct agent_contribution *self, uint32_
 /* What bindings remember counts against one limit: false over it. */
 bool agent_ledger_remember(struct agent_ledger *self, size_t bytes) SB_CHECK;
 void agent_ledger_unremember(struct agent_ledger *self, size_t bytes);
+
+/* The series of exactly these labels, not made known to the contribution yet. AGENT_NONE: over the limits. For totals,
+ * which can't be folded: what is new in one is told by the last one of the same labels. */
+uint32_t agent_ledger_exact_series(struct agent_ledger *self, const struct agent_contribution *to, uint32_t family,
+                                   const struct sb_label_draft *labels) SB_CHECK;
+/* Its place in the contribution's rows, which get it on first use. AGENT_NONE: over the limits. */
+uint32_t agent_ledger_place_of(struct agent_ledger *self, struct agent_contribution *to, uint32_t index) SB_CHECK;
+
+/* A series that is held is saved, also when no contribution has it any more. */
+void agent_ledger_hold_series(struct agent_ledger *self, uint32_t index);
+void agent_ledger_let_go_of_series(struct agent_ledger *self, uint32_t index);
+/* What the last agent_ledger_save called them; AGENT_NONE: it left them out. */
+uint32_t agent_ledger_saved_series(const struct agent_ledger *self, uint32_t index);
+uint32_t agent_ledger_saved_family(const struct agent_ledger *self, uint32_t index);
 
 /* The gauge of a series (made on first use): index into to->gauges, AGENT_NONE when out of memory. */
 uint32_t agent_contribution_gauge(struct agent_contribution *to, const struct agent_series *series, uint32_t input)

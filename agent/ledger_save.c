@@ -21,7 +21,7 @@ static void save_family(const struct agent_family *family, struct sb_buf *out)
 }
 
 /*
- * Which families and series a save has, and their numbers in it: those that no contribution has stay out, or label sets
+ * Which families and series a save has, and their numbers in it: those that nobody has or holds stay out, or label sets
  * of sources that are long forgotten would fill the limits one day. False: out of memory.
  */
 static bool number_used(struct agent_ledger *self, uint32_t *n_families, uint32_t *n_series)
@@ -30,7 +30,7 @@ static bool number_used(struct agent_ledger *self, uint32_t *n_families, uint32_
         !sb_grow(&self->saved_families, &self->cap_saved_families, self->n_families, sizeof *self->saved_families))
         return false;
     for (uint32_t i = 0; i < self->n_series; i++)
-        self->saved_as[i] = AGENT_NONE;
+        self->saved_as[i] = self->series[i].n_holders ? 0 : AGENT_NONE;
     for (uint32_t i = 0; i < self->n_families; i++)
         self->saved_families[i] = self->families[i].refused ? 0 : AGENT_NONE;
     for (uint32_t i = 0; i < self->n_contributions; i++) {
@@ -49,6 +49,16 @@ static bool number_used(struct agent_ledger *self, uint32_t *n_families, uint32_
         if (self->saved_families[i] != AGENT_NONE)
             self->saved_families[i] = (*n_families)++;
     return true;
+}
+
+uint32_t agent_ledger_saved_series(const struct agent_ledger *self, uint32_t index)
+{
+    return index < self->cap_saved_as ? self->saved_as[index] : AGENT_NONE;
+}
+
+uint32_t agent_ledger_saved_family(const struct agent_ledger *self, uint32_t index)
+{
+    return index < self->cap_saved_families ? self->saved_families[index] : AGENT_NONE;
 }
 
 static void save_contribution(const struct agent_ledger *self, const struct agent_contribution *contribution,

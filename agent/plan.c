@@ -204,6 +204,7 @@ static enum sb_rc add_from_catalog(struct agent_plan *self, const struct sb_fami
     if (!resolve_values(self, hello, family))
         return sb_fail(err, SB_NOMEM, "family '%s'", catalog->name);
     family->is_declared = is_declared(family);
+    family->is_cumulative = catalog->is_cumulative;
     return plan_add_feeds(self, family, err);
 }
 
@@ -228,6 +229,7 @@ struct description {
     char type[16];
     char semantic[40];
     bool has_labels;
+    bool has_cumulative, is_cumulative;
 };
 
 static bool read_text(struct sb_slice map, const char *key, char *out, size_t cap)
@@ -256,6 +258,10 @@ static enum sb_rc read_description(struct sb_slice map, struct description *out,
     if (!sb_metric_name_is_valid(out->name, strlen(out->name)))
         return sb_fail(err, SB_FORMAT, "'%s' is not a metric name", out->name);
     out->has_labels = agent_map_find(map, "labels", 6, &at) && sb_mp_array(&at, &n) && n > 0;
+    out->has_cumulative = agent_map_find(map, "cumulative", 10, &at) && !sb_mp_nil(&at);
+    out->is_cumulative = false;
+    if (out->has_cumulative && !sb_mp_bool(&at, &out->is_cumulative))
+        return sb_fail(err, SB_FORMAT, "family '%s': 'cumulative' is neither true nor false", out->name);
 
     int type = 0;
     while (type < SB_TYPE_COUNT && strcmp(sb_type_text((enum sb_type) type), out->type) != 0)
@@ -274,6 +280,8 @@ static enum sb_rc read_description(struct sb_slice map, struct description *out,
     size_t len = strlen(out->name);
     if (type == SB_COUNTER && (len < 7 || strcmp(out->name + len - 6, "_total") != 0))
         return sb_fail(err, SB_FORMAT, "counter '%s' must end in _total", out->name);
+    if (type == SB_GAUGE && out->is_cumulative)
+        return sb_fail(err, SB_FORMAT, "gauge '%s' can't be cumulative", out->name);
     return SB_OK;
 }
 
@@ -294,6 +302,10 @@ static enum sb_rc add_described(struct agent_plan *self, struct sb_slice map, st
     struct plan_family *have = NULL;
     HASH_FIND_STR(self->families, text.name, have);
     if (catalog && catalog->type == spec.type) {
+        if (text.has_cumulative && text.is_cumulative != catalog->is_cumulative)
+            return sb_fail(err, SB_INVAL, "family '%s': the catalog says that it is%s cumulative", text.name,
+                           catalog->is_cumulative ? "" : " not");
+        text.is_cumulative = catalog->is_cumulative;
         if (have)
             return SB_OK;
         spec.help = catalog->help;
@@ -315,7 +327,8 @@ static enum sb_rc add_described(struct agent_plan *self, struct sb_slice map, st
     if (!family)
         return err ? err->rc : SB_INVAL;
     family->is_front_end = strcmp(text.scope, "publisher") == 0;
-    family->is_declared = !text.has_labels && spec.type != SB_GAUGE;
+    family->is_cumulative = text.is_cumulative;
+    family->is_declared = !text.has_labels && spec.type != SB_GAUGE && !text.is_cumulative;
     return SB_OK;
 }
 

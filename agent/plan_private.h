@@ -127,8 +127,9 @@ struct plan_family {
     enum sb_type type;
     const struct sb_bounds *bounds;
     bool is_front_end;
-    bool is_declared; /* all its label values are known: it exists from the start */
-    uint32_t input;   /* root index of its feeds */
+    bool is_cumulative; /* observations are totals */
+    bool is_declared;   /* all its label values are known: it exists from the start */
+    uint32_t input;     /* root index of its feeds */
     const struct plan_values *values;
     size_t n_values;
     struct plan_family *observer; /* the first of those that have this one's observations, too; then their next */
@@ -193,6 +194,10 @@ struct agent_binding {
     uint64_t record;                  /* rises with each */
     bool has_opened; /* the record being applied brought a snapshot that is not older than what was there */
     const struct agent_moment *when; /* of the record being applied */
+    struct agent_raws *raws;         /* for totals; with */
+    struct agent_run *run;           /* whose they are; NULL: none */
+    const char *publisher;           /* who tells of them */
+    uint64_t unheard;                /* the highest record whose totals were left to the run's owner */
 };
 
 /* Counts samples of a family that had to be refused: for the family, and for the source. */
@@ -204,12 +209,18 @@ void binding_declare(struct agent_binding *self, bool with_gauges);
 /* The cell (or gauge index) that a program writes to now; AGENT_NONE when a limit forbids. */
 uint32_t binding_target_of(struct agent_binding *self, const struct plan_program *program);
 uint32_t binding_target_of_zero(struct agent_binding *self, const struct plan_zero *zero);
-/* The same for an observation: labels is a msgpack map or nil. */
+/* The same for an observation: labels is a msgpack map or nil. For a cumulative family the series' index. */
 uint32_t binding_target_of_observation(struct agent_binding *self, const struct plan_family *family,
                                        struct sb_slice labels, uint32_t input);
 
 /* May gauges of this input be set by the record being applied? Begins the snapshot on first asking. AGENT_NONE: no. */
 uint32_t binding_open_root(struct agent_binding *self, uint32_t root);
 uint32_t binding_open_observed(struct agent_binding *self, uint32_t family);
+
+/* ---- totals.c */
+
+/* An observation of a cumulative family: labels and value are msgpack values. */
+void binding_observe_total(struct agent_binding *self, const struct plan_family *family, struct sb_slice labels,
+                           struct sb_slice value, enum agent_apply_parts parts);
 
 #endif

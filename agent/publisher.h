@@ -15,6 +15,7 @@ struct slot {
     bool is_ended;                 /* by a final beat; late records are still counted */
     struct agent_binding *binding; /* NULL: the ledger had no room */
     struct agent_contribution *contribution;
+    struct agent_run *run; /* whose totals its cumulative families are; NULL: no room */
 };
 
 struct publisher {
@@ -55,6 +56,7 @@ struct agent_publishers {
     struct publisher *last; /* the one looked up last: messages come in runs */
     uint32_t last_number;
     struct agent_hosts *hosts;
+    struct agent_raws *raws;
     uint64_t changes;
     int64_t swept_ms;
     bool is_swept;
@@ -98,7 +100,18 @@ void agent_publisher_note_time(struct publisher *self, double time, int64_t now_
 void agent_publisher_unbind(struct publisher *self);
 bool agent_publishers_note_foreign(struct agent_publishers *self, const uint8_t lineage[AGENT_LINEAGE_LEN]);
 
+/* publishers_runs.c */
+/* Where the totals of a slot that has just been bound are compared: with those of its run. */
+void agent_slot_count_run(struct agent_publishers *self, const struct publisher *publisher, struct slot *slot,
+                          const struct agent_hello_source *source, int64_t now_ms);
+/* What was counted of this publisher up to its mark is not in this state. */
+void agent_publisher_resume_runs(struct agent_publishers *self, struct publisher *publisher);
+/* Runs whose owner is silent get another one that tells of them; those that nobody tells of any more are dropped. */
+void agent_publishers_sweep_runs(struct agent_publishers *self, int64_t now_ms);
+
 /* publishers_life.c */
+/* Within the source timeout. */
+bool agent_publisher_is_heard(const struct agent_publishers *self, const struct publisher *publisher, int64_t now_ms);
 void agent_slot_touch(struct slot *slot, int64_t now_ms);
 void agent_publisher_beat(struct agent_publishers *self, struct publisher *publisher, const struct agent_beat *beat,
                           int64_t now_ms);

@@ -19,7 +19,8 @@ struct agent_publishers *agent_publishers_new(const struct agent_publishers_cfg 
     for (size_t i = 0; i < STRANGERS; i++)
         self->strangers_ms[i] = INT64_MIN;
     self->hosts = agent_hosts_new();
-    if (!self->hosts)
+    self->raws = agent_raws_new(cfg->ledger);
+    if (!self->hosts || !self->raws)
         agent_publishers_destroy(&self);
     return self;
 }
@@ -36,6 +37,7 @@ void agent_publishers_destroy(struct agent_publishers **self_p)
         agent_publisher_drop(self, publisher);
     }
     agent_hosts_destroy(&self->hosts);
+    agent_raws_destroy(&self->raws);
     sb_ranges_release(&self->ranges);
     sb_buf_release(&self->out);
     free(self);
@@ -116,6 +118,7 @@ void agent_publisher_drop(struct agent_publishers *self, struct publisher *publi
         self->last = NULL;
     HASH_DELETE(hh, self->table, publisher);
     agent_publisher_unbind(publisher);
+    agent_raws_drop(self->raws, publisher->id);
     if (publisher->has_host)
         agent_hosts_drop(self->hosts, publisher->host);
     sb_ranges_release(&publisher->applied);
@@ -247,6 +250,7 @@ static bool take_record(struct agent_publishers *self, struct publisher *publish
     if (record->type == AGENT_RECORD_UNKNOWN)
         return true;
     when->time = record->time;
+    when->number = number;
     apply_record(publisher, slot, record, end, when);
     return true;
 }

@@ -8,6 +8,7 @@ static void unbind_slot(struct slot *slot)
 {
     agent_binding_destroy(&slot->binding);
     slot->contribution = NULL;
+    slot->run = NULL;
 }
 
 static void unbind_slots(struct slot *slots, uint32_t n)
@@ -48,8 +49,9 @@ bool agent_publishers_note_foreign(struct agent_publishers *self, const uint8_t 
 }
 
 /* Where the records of one source are counted from now on. Leaves the slot without binding where the ledger is full. */
-static void bind_slot(struct agent_publishers *self, struct agent_plan *plan, const struct agent_hello *hello,
-                      const struct agent_hello_source *source, bool is_front_end, struct slot *slot)
+static void bind_slot(struct agent_publishers *self, const struct publisher *publisher, struct agent_plan *plan,
+                      const struct agent_hello *hello, const struct agent_hello_source *source, bool is_front_end,
+                      struct slot *slot, int64_t now_ms)
 {
     bool is_new = false;
     slot->contribution = agent_ledger_contribution(self->cfg.ledger, is_front_end, source->source, source->identity,
@@ -57,10 +59,12 @@ static void bind_slot(struct agent_publishers *self, struct agent_plan *plan, co
     if (slot->contribution)
         slot->binding =
             agent_binding_new(plan, self->cfg.ledger, slot->contribution, hello, source, is_new && !hello->has_mark);
-    if (!slot->binding) {
-        slot->contribution = NULL;
-        self->cfg.counters->contributions_refused++;
+    if (slot->binding) {
+        agent_slot_count_run(self, publisher, slot, source, now_ms);
+        return;
     }
+    slot->contribution = NULL;
+    self->cfg.counters->contributions_refused++;
 }
 
 static int by_index(const void *a, const void *b)
@@ -70,7 +74,8 @@ static int by_index(const void *a, const void *b)
 }
 
 /* Compiles the hello and binds all of its sources; what was bound before is let go only when that has worked. */
-static enum sb_rc rebind(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello)
+static enum sb_rc rebind(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello,
+                         int64_t now_ms)
 {
     struct agent_plan_counters refused = {0};
     struct agent_plan *plan = agent_plan_new(self->cfg.catalog, self->cfg.ledger, hello, &refused, &self->err);
@@ -91,7 +96,7 @@ static enum sb_rc rebind(struct agent_publishers *self, struct publisher *publis
         const struct slot *before = agent_publisher_slot(publisher, hello->sources[i].index);
         slots[i].index = hello->sources[i].index;
         slots[i].is_ended = before && before->is_ended;
-        bind_slot(self, plan, hello, &hello->sources[i], false, &slots[i]);
+        bind_slot(self, publisher, plan, hello, &hello->sources[i], false, &slots[i], now_ms);
         is_whole = is_whole && slots[i].binding;
     }
     qsort(slots, hello->n_sources, sizeof *slots, by_index);
@@ -102,7 +107,7 @@ static enum sb_rc rebind(struct agent_publishers *self, struct publisher *publis
         feeds_any = feeds_any || publisher->feeds_front_end[type];
     }
     if (feeds_any)
-        bind_slot(self, plan, hello, &hello->front_end, true, &front_end);
+        bind_slot(self, publisher, plan, hello, &hello->front_end, true, &front_end, now_ms);
 
     agent_publisher_unbind(publisher);
     publisher->plan = plan;
@@ -149,6 +154,7 @@ static void take_mark(struct agent_publishers *self, struct publisher *publisher
     if (is_ours && !is_back)
         self->cfg.rolled_back(self->cfg.arg); /* before anything is added: the mark is of the lineage that ends */
     add_mark(self, publisher, &hello->mark);
+    agent_publisher_resume_runs(self, publisher);
 }
 
 static void apply_latest_to(const struct slot *slot, const struct agent_record *record, const uint8_t *end,
@@ -189,6 +195,7 @@ static void apply_latest(struct agent_publishers *self, struct publisher *publis
         const double age_ms = (hello->time - record.time) * 1000;
         when.arrival_ms = age_ms > 0 && age_ms < 1e15 ? now_ms - (int64_t) age_ms : now_ms;
         when.time = record.time;
+        when.number = sb_ranges_has(&publisher->applied, number) ? number : 0;
         for (uint32_t i = 0; is_for_all && i < publisher->n_slots; i++)
             apply_latest_to(&publisher->slots[i], &record, at.end, &when);
         if (!is_for_all)
@@ -224,7 +231,7 @@ static enum agent_refusal greet(struct agent_publishers *self, struct publisher 
     publisher->has_host = true;
     const bool is_first = !publisher->plan;
     if (is_first || publisher->is_stale || publisher->shape != hello->shape) {
-        const enum sb_rc rc = rebind(self, publisher, hello);
+        const enum sb_rc rc = rebind(self, publisher, hello, now_ms);
         if (rc != SB_OK)
             return rc == SB_NOMEM ? AGENT_REFUSED_no_memory : AGENT_REFUSED_bad_hello;
         for (uint32_t i = 0; i < publisher->n_slots; i++)

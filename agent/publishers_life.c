@@ -36,7 +36,7 @@ static void end(struct agent_publishers *self, struct agent_contribution *contri
     self->changes++;
 }
 
-static bool is_heard(const struct agent_publishers *self, const struct publisher *publisher, int64_t now_ms)
+bool agent_publisher_is_heard(const struct agent_publishers *self, const struct publisher *publisher, int64_t now_ms)
 {
     return now_ms - publisher->seen_ms <= self->cfg.source_timeout_ms;
 }
@@ -46,7 +46,7 @@ static bool is_served(const struct agent_publishers *self, const struct agent_co
                       int64_t now_ms)
 {
     for (const struct publisher *at = self->table; at; at = at->hh.next) {
-        if (!is_heard(self, at, now_ms))
+        if (!agent_publisher_is_heard(self, at, now_ms))
             continue;
         if (at->front_end.contribution == contribution && !at->front_end.is_ended)
             return true;
@@ -238,4 +238,5 @@ void agent_publishers_sweep(struct agent_publishers *self, bool is_drained, int6
             judge(self, contribution, now_ms);
     }
     sweep_publishers(self, now_ms);
+    agent_publishers_sweep_runs(self, now_ms);
 }

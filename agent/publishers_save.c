@@ -1,13 +1,17 @@
-/* Publishers in the state file: [version, foreign lineages, [[id, next, ranges], ...]] (publishers.h). */
+/* Publishers in the state file: [version, foreign lineages, [[id, next, ranges], ...], last totals] (publishers.h). */
 #include <string.h>
 
 #include "agent/publisher.h"
 
-enum { VERSION = 2, ELEMENTS = 3 };
+enum {
+    VERSION = 3,
+    VERSION_WITHOUT_TOTALS = 2, /* still read */
+    ELEMENTS = 3,
+};
 
 void agent_publishers_save(const struct agent_publishers *self, struct sb_buf *out)
 {
-    sb_mp_put_array(out, 3);
+    sb_mp_put_array(out, 4);
     sb_mp_put_uint(out, VERSION);
     sb_mp_put_array(out, self->n_foreign);
     for (uint32_t i = 0; i < self->n_foreign; i++)
@@ -19,6 +23,7 @@ void agent_publishers_save(const struct agent_publishers *self, struct sb_buf *o
         sb_mp_put_uint(out, at->next);
         sb_ranges_pack(&at->applied, out);
     }
+    agent_raws_save(self->raws, out);
 }
 
 static bool load_foreign(struct agent_publishers *self, struct sb_mp *from)
@@ -55,11 +60,12 @@ static enum sb_rc load_publisher(struct agent_publishers *self, struct sb_mp *fr
 
 enum sb_rc agent_publishers_load(struct agent_publishers *self, struct sb_mp *from, int64_t now_ms, struct sb_err *err)
 {
-    uint32_t n;
+    uint32_t elements, n;
     uint64_t version;
-    if (!sb_mp_array(from, &n) || n != 3 || !sb_mp_uint(from, &version) || version != VERSION ||
+    if (!sb_mp_array(from, &elements) || !sb_mp_uint(from, &version) ||
+        !(version == VERSION ? elements == 4 : version == VERSION_WITHOUT_TOTALS && elements == 3) ||
         !load_foreign(self, from) || !sb_mp_array(from, &n))
-        return sb_fail(err, SB_FORMAT, "publishers are not [version %d, lineages, publishers]", VERSION);
+        return sb_fail(err, SB_FORMAT, "publishers are not [version %d, lineages, publishers, totals]", VERSION);
     if (n > AGENT_PUBLISHERS_MAX)
         return sb_fail(err, SB_FULL, "%u publishers are more than %d", (unsigned) n, AGENT_PUBLISHERS_MAX);
     for (uint32_t i = 0; i < n; i++) {
@@ -67,5 +73,5 @@ enum sb_rc agent_publishers_load(struct agent_publishers *self, struct sb_mp *fr
         if (rc != SB_OK)
             return rc;
     }
-    return SB_OK;
+    return elements == 4 ? agent_raws_load(self->raws, from, now_ms, err) : SB_OK;
 }

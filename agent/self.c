@@ -129,6 +129,9 @@ static void put_limits(const struct agent_self *self, const struct sb_expo *expo
         (double) ledger->unknown_families);
     put(expo, PREFIX "label_sets_folded_total", SB_COUNTER,
         "Label sets over a limit, counted in the series labelled _overflow.", (double) ledger->overflows);
+    put(expo, PREFIX "totals_left_out_total", SB_COUNTER,
+        "Totals of cumulative families left out since they or their label sets are over a limit.",
+        (double) ledger->totals_left_out);
     put(expo, PREFIX "ledger_limit_hits_total", SB_COUNTER, "Families, series or contributions refused for a limit.",
         (double) ledger->limit_hits);
     put(expo, PREFIX "family_clashes_total", SB_COUNTER, "Families refused since their names clash with another's.",

@@ -68,6 +68,7 @@ struct sb_family {
     const char *bucket_set;    /* histograms */
     const char *info;          /* name of the info sample that feeds it, or NULL */
     enum sb_agent_count count; /* what of the agent's own counts feeds it */
+    bool is_cumulative;        /* observations are totals of the process that counts, not increments */
     const struct sb_values *values;
     size_t n_values;
     bool has_labels; /* of observations: these and no other ones, own or the source's; else any */

@@ -287,6 +287,18 @@ static enum sb_rc read_alternatives(struct sb_catalog_reader *self, yaml_node_t 
     return SB_OK;
 }
 
+/* true or false; absent is false. */
+static enum sb_rc read_flag(struct sb_catalog_reader *self, yaml_node_t *map, const char *key, bool *out,
+                            struct sb_err *err)
+{
+    yaml_node_t *node = sb_yaml_get(&self->yaml, map, key);
+    const char *text = node ? sb_yaml_text(node) : "false";
+    *out = text && strcmp(text, "true") == 0;
+    if (*out || (text && strcmp(text, "false") == 0))
+        return SB_OK;
+    return sb_yaml_fail(&self->yaml, map, err, "'%s' is neither true nor false", key);
+}
+
 static enum sb_rc read_feed(struct sb_catalog_reader *self, yaml_node_t *node, struct feeds *out, struct sb_err *err)
 {
     static const char *const keys[] = {"each", "value", "labels", "is", "nonzero", NULL};
@@ -295,24 +307,18 @@ static enum sb_rc read_feed(struct sb_catalog_reader *self, yaml_node_t *node, s
 
     struct sb_feed_pair labels[SB_FEED_LABELS_MAX], is[SB_FEED_LABELS_MAX];
     struct sb_feed_text text = {.labels = labels, .is = is};
-    const char *nonzero = NULL;
     enum sb_rc rc = sb_yaml_check_keys(&self->yaml, node, keys, "a feed", err);
     if (rc == SB_OK)
         rc = sb_yaml_string(&self->yaml, node, "each", false, self->arena, &text.each, err);
     if (rc == SB_OK)
         rc = sb_yaml_string(&self->yaml, node, "value", false, self->arena, &text.value, err);
     if (rc == SB_OK)
-        rc = sb_yaml_string(&self->yaml, node, "nonzero", false, self->arena, &nonzero, err);
+        rc = read_flag(self, node, "nonzero", &text.is_nonzero, err);
     if (rc == SB_OK)
         rc = read_pairs(self, sb_yaml_get(&self->yaml, node, "labels"), labels, &text.n_labels, err);
     if (rc == SB_OK)
         rc = read_pairs(self, sb_yaml_get(&self->yaml, node, "is"), is, &text.n_is, err);
-    if (rc != SB_OK)
-        return rc;
-    text.is_nonzero = nonzero && strcmp(nonzero, "true") == 0;
-    if (nonzero && !text.is_nonzero && strcmp(nonzero, "false") != 0)
-        return sb_yaml_fail(&self->yaml, node, err, "'nonzero' is neither true nor false");
-    return add_feed(self, node, &text, 0, out, err);
+    return rc == SB_OK ? add_feed(self, node, &text, 0, out, err) : rc;
 }
 
 static enum sb_rc read_feeds(struct sb_catalog_reader *self, yaml_node_t *node, struct sb_family *family,
@@ -432,14 +438,18 @@ static enum sb_rc check_family(struct sb_catalog_reader *self, yaml_node_t *node
     if (family->observes && (!family->has_labels || family->n_feeds || family->info || family->count))
         return sb_yaml_fail(&self->yaml, node, err, "'%s': observes needs labels, and is all that feeds a family",
                             family->name);
+    const bool is_fed = family->n_feeds || family->n_values || family->observes || family->count;
+    if (family->is_cumulative && (family->type == SB_GAUGE || is_fed))
+        return sb_yaml_fail(&self->yaml, node, err,
+                            "cumulative is for counters and histograms without from, values, observes and count");
     return SB_OK;
 }
 
 static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, yaml_node_t *node, struct sb_err *err)
 {
-    static const char *const keys[] = {"type",      "semantic", "help",    "unit",     "if",   "buckets",
-                                       "values",    "from",     "initial", "scope",    "info", "role_scope",
-                                       "quantiles", "count",    "labels",  "observes", NULL};
+    static const char *const keys[] = {"type",      "semantic", "help",    "unit",     "if",         "buckets",
+                                       "values",    "from",     "initial", "scope",    "info",       "role_scope",
+                                       "quantiles", "count",    "labels",  "observes", "cumulative", NULL};
     struct sb_catalog *catalog = &self->draft->catalog;
     struct sb_family family = {.name = name, .file = self->yaml.file, .line = sb_yaml_line(node), .layer = self->layer};
     const struct {
@@ -475,6 +485,8 @@ static enum sb_rc read_family(struct sb_catalog_reader *self, const char *name, 
         rc = read_feeds(self, node, &family, err);
     if (rc == SB_OK)
         rc = read_count(self, node, &family, err);
+    if (rc == SB_OK)
+        rc = read_flag(self, node, "cumulative", &family.is_cumulative, err);
     if (rc == SB_OK)
         rc = check_family(self, node, &family, scope, err);
     const struct sb_family *known = sb_catalog_family(catalog, name, strlen(name));

@@ -37,11 +37,10 @@ static const struct sb_catalog *catalog_of_the_product(void)
     return catalog;
 }
 
-static void world_init(struct world *self)
+/* labelsets and counters are there. */
+static void open_tables(struct world *self)
 {
     struct sb_err err;
-    *self = (struct world){.labelsets = sb_labelsets_new()};
-    assert(self->labelsets);
     self->ledger = agent_ledger_new(self->labelsets);
     assert(self->ledger);
     const enum sb_rc rc = agent_ledger_reserve(self->ledger, catalog_of_the_product(), &err);
@@ -62,6 +61,13 @@ static void world_init(struct world *self)
     assert(self->publishers);
 }
 
+static void world_init(struct world *self)
+{
+    *self = (struct world){.labelsets = sb_labelsets_new()};
+    assert(self->labelsets);
+    open_tables(self);
+}
+
 static void world_release(struct world *self)
 {
     agent_publishers_destroy(&self->publishers);
@@ -77,14 +83,17 @@ static void commit_and_load(struct world *self)
     sb_buf_init(&state, 256u << 20);
     agent_ledger_stage(self->ledger);
     agent_ledger_save(self->ledger, &state);
+    agent_publishers_save(self->publishers, &state);
     if (!state.is_overflow) {
-        struct agent_ledger *again = agent_ledger_new(self->labelsets);
-        assert(again);
+        agent_publishers_destroy(&self->publishers);
+        agent_ledger_destroy(&self->ledger);
+        open_tables(self);
         struct sb_mp at = sb_mp_over(state.data, state.len);
-        const enum sb_rc rc = agent_ledger_load(again, &at, &err);
+        enum sb_rc rc = agent_ledger_load(self->ledger, &at, &err);
+        assert(rc == SB_OK);
+        rc = agent_publishers_load(self->publishers, &at, 0, &err);
         assert(rc == SB_OK && at.at == at.end);
         (void) rc;
-        agent_ledger_destroy(&again);
     }
     sb_buf_release(&state);
 }

@@ -50,6 +50,7 @@ def engine_inputs() -> dict[str, bytes]:
     end, mark = engine_example("end", REPLAY), engine_example("mark", REPLAY)
     out = {"hello": hello, "rec-alone": rec, "story": hello + rec + end + mark + beat + rec,
            "rec-cut": hello + rec[:-40], "rec-again": hello + rec + rec, "odd": hello + odd_records() + beat + odd_records(REPLAY)}
+    out["totals"] = totals_input()
     for capture in ("plain", "spec", "lora", "smallkv"):
         out[f"capture-{capture}"] = capture_input(capture)
     return out
@@ -64,6 +65,22 @@ def odd_records(socket: bytes = STATS) -> bytes:
                ["obs", None, 2.0, [["vllm:num_requests_running", {"engine": "0"}, float("nan")], ["nobody", keys, 1], keys]],
                ["event", None, 3.0, {"sleep": keys, "admission": {"reason": (1, 2)}}]]
     return engine_message("rec", 1, len(records), pack(records), socket)
+
+
+def totals_input() -> bytes:
+    """After a lost state: totals of two sources, which rise, fall and come late."""
+    hello = encode(example(EXAMPLES / "engine" / "hello.json"))
+    payload = msgspec.msgpack.decode(hello)
+    payload["sources"].append({**payload["sources"][0], "index": 1, "instance_id": "i-8", "counted_by": "engine 17"})
+
+    def record(source: int, seconds: float, buckets: list[int]) -> list[Any]:
+        return ["obs", source, 1.0, [["process_cpu_seconds_total", None, seconds], ["python_gc_collections_total", {"generation": "0"}, seconds],
+                                     ["engine:pause_seconds", None, {"le": [0.1, 0.5], "buckets": buckets, "sum": seconds}]]]
+
+    payload["latest"].append([40, *record(0, 10.0, [1, 1, 1])])
+    records = [record(0, 12.0, [1, 2, 2]), record(1, 5.0, [0, 0, 3]), record(0, 1.5, [1, 1, 1]), record(1, 4.0, [1, 0, 9])]
+    late = [engine_message("rec", 41 + i, 1, pack([records[i]])) for i in (2, 0, 3, 1)]
+    return engine_message("hello", 45, 0, pack(payload)) + b"".join(late)
 
 
 def capture_input(capture: str, steps: int = 12) -> bytes:

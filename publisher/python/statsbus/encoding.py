@@ -56,6 +56,21 @@ def _try(value: Any, depth: int) -> Any:
         return msgspec.UNSET
 
 
+def _check_numbers(family: str, values: Iterable[Any]) -> None:
+    for number in values:
+        if not isinstance(number, (int, float)):
+            raise TypeError(f"{family}: {number!r} is not a number")
+
+
+def _distribution(family: str, value: Mapping[str, Any]) -> Dict[str, Any]:
+    """What a cumulative histogram has counted: {"le": bounds, "buckets": counts up to each and of all, "sum": sum}."""
+    if set(value) != {"le", "buckets", "sum"}:
+        raise TypeError(f"{family}: a distribution has le, buckets and sum, this one {sorted(map(str, value))}")
+    le, buckets, total = list(value["le"]), list(value["buckets"]), value["sum"]
+    _check_numbers(family, [*le, *buckets, total])
+    return {"le": le, "buckets": buckets, "sum": total}
+
+
 def observations_of(observations: Iterable[Sequence[Any]]) -> List[Observation]:
     """Checked: an agent refuses the whole message for one observation of a wrong shape."""
     out: List[Observation] = []
@@ -64,8 +79,9 @@ def observations_of(observations: Iterable[Sequence[Any]]) -> List[Observation]:
             raise TypeError(f"family {family!r} is not a name")
         if hasattr(value, "tolist"):
             value = value.tolist()
-        for number in value if isinstance(value, (list, tuple)) else (value,):
-            if not isinstance(number, (int, float)):
-                raise TypeError(f"{family}: {number!r} is not a number")
+        if isinstance(value, Mapping):
+            value = _distribution(family, value)
+        else:
+            _check_numbers(family, value if isinstance(value, (list, tuple)) else (value,))
         out.append((family, {str(k): str(v) for k, v in labels.items()} if labels else None, value))
     return out

@@ -105,7 +105,7 @@ class Publisher:
         self._buckets: Dict[str, List[float]] = {}
         self._families: List[Family] = []
         self._info: List[Tuple[Optional[int], str, Dict[str, str]]] = []
-        self._not_gauges: Set[str] = set()
+        self._increments: Set[str] = set()  # families of which a hello need not tell the latest
         self._indexes = _Indexes()
         self._description: Dict[str, Any] = {}
         encoder = Encoder()
@@ -192,11 +192,15 @@ class Publisher:
     def observe(
         self, source: Optional[int], observations: Iterable[Sequence[Any]], *, time: Optional[float] = None
     ) -> None:
-        """Records observations (family, labels or None, number or list of numbers)."""
+        """
+        Records observations (family, labels or None, value): a number, or a list of numbers; of cumulative families what
+        was counted so far, of histograms {"le": bounds, "buckets": counts up to each bound and of all, "sum": sum}, all
+        series of such a family at once.
+        """
         try:
             content = observations_of(observations)
-            gauges = {family for family, _, _ in content} - self._not_gauges
-            keys = tuple(("obs", source, family) for family in gauges)
+            stated = {family for family, _, _ in content} - self._increments
+            keys = tuple(("obs", source, family) for family in stated)
             self._record("obs", self._index(source), content, time, keys or None)
         except Exception as error:
             self.fault(error)
@@ -360,7 +364,9 @@ class Publisher:
         }
         if len(msgspec.msgpack.encode(description)) > DESCRIPTION_BYTES:
             raise ValueError(f"sources, configuration and families take more than {DESCRIPTION_BYTES} bytes")
-        self._not_gauges = {family.name for family in self._families if family.type != "gauge"}
+        self._increments = {
+            family.name for family in self._families if family.type != "gauge" and not family.cumulative
+        }
         self._description = description
         self._indexes = _Indexes((i, i) for i in range(len(self._sources)))
         if self._link:

@@ -18,6 +18,7 @@ SOURCES = 1024
 FAMILIES = 1024
 RANGES = 1024  # ranges of a mark
 INTEGERS = range(-(1 << 63), 1 << 64)  # what msgpack has room for
+COUNTED_BY_BYTES = 256
 CONFIG_DEPTH = 12  # maps inside the configuration; the hello around it takes two of the 16 levels
 
 _HEADER = struct.Struct(">QI")
@@ -43,11 +44,15 @@ class Source(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     labels: Dict[str, str] = {}
     observed: bool = False
     """It has observations and perhaps never a step: what steps feed starts at zero with its first one."""
+    counted_by: Optional[str] = None
+    """What counts the totals of its cumulative families, if not this process: one life of an exporter or engine, by a name."""
 
     def __post_init__(self) -> None:
         for name in ("le", "quantile"):
             if name in self.labels:
                 raise ValueError(f"labels has {name!r}, which belongs to histograms")
+        if len((self.counted_by or "").encode()) > COUNTED_BY_BYTES:
+            raise ValueError(f"counted_by takes more than {COUNTED_BY_BYTES} bytes")
 
 
 class Family(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -61,10 +66,14 @@ class Family(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     semantic: Optional[str] = None
     buckets: Optional[List[float]] = None
     scope: Optional[str] = None
+    cumulative: bool = False
+    """What is observed of it is what was counted so far, not an increment."""
 
     def __post_init__(self) -> None:
         if self.type not in ("counter", "gauge", "histogram"):
             raise ValueError(f"family {self.name}: type {self.type!r} is neither counter, gauge nor histogram")
+        if self.cumulative and self.type == "gauge":
+            raise ValueError(f"family {self.name}: a gauge cannot be cumulative")
 
 
 def topic(kind: str, publisher: str) -> bytes:

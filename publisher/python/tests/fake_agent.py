@@ -59,6 +59,9 @@ def check_record(record: Any) -> None:
         assert isinstance(content, list)
         for family, labels, value in content:
             assert isinstance(family, str) and (labels is None or isinstance(labels, dict))
+            if isinstance(value, dict):
+                assert set(value) == {"le", "buckets", "sum"} and len(value["buckets"]) == len(value["le"]) + 1
+                value = [*value["le"], *value["buckets"], value["sum"]]
             assert all(isinstance(n, (int, float)) for n in (value if isinstance(value, list) else [value]))
     else:
         assert isinstance(content, dict)
@@ -79,7 +82,7 @@ def check_hello(content: Any, number: int, count: int, publisher: str) -> None:
     for source in content["sources"]:
         assert set(source) == {
             "index", "service_name", "model_name", "job_name", "instance_id", "role", "dp_rank", "stage", "replica",
-            "node", "pod_ip", "labels", "observed",
+            "node", "pod_ip", "labels", "observed", "counted_by",
         }  # fmt: skip
         assert type(source["index"]) is int and isinstance(source["labels"], dict)
         assert type(source["observed"]) is bool

@@ -140,6 +140,12 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:3: 'odd' is nothing that an agent counts"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, count: lost_records}\n",
          "a.yaml:3: count is for counters without from and values"},
+        {"version: 1\nfamilies:\n  x: {type: gauge, help: h, cumulative: true}\n",
+         "a.yaml:3: cumulative is for counters and histograms without from, values, observes and count"},
+        {"version: 1\nfamilies:\n  x_total: {type: counter, help: h, cumulative: true, values: {k: [a]}}\n",
+         "a.yaml:3: cumulative is for counters and histograms without from, values, observes and count"},
+        {"version: 1\nfamilies:\n  x_total: {type: counter, help: h, cumulative: 1}\n",
+         "a.yaml:3: 'cumulative' is neither true nor false"},
         {"version: 1\nfamilies: [\n", "a.yaml:3: did not find expected node content"},
     };
     for (size_t i = 0; i < SB_COUNT(cases); i++) {
