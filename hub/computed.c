@@ -9,7 +9,7 @@
 #include "hub/rates.h"
 #include "hub/workers.h"
 
-enum { SOURCES_A_SLICE = 2048 }; /* sampled in one go: a fraction of a millisecond */
+enum { SOURCES_A_SLICE = 512 }; /* sampled in one go: a fraction of a millisecond */
 
 /* Cells of counters, or ids of gauges' families. */
 struct hub_computed_places {

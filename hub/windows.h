@@ -16,7 +16,7 @@
 
 enum {
     HUB_WINDOW_COPIES = 60,  /* that a window's length is divided by: how finely it slides */
-    HUB_WINDOW_LOOKS = 4096, /* of one piece of a round (adding.h): a fraction of a millisecond */
+    HUB_WINDOW_LOOKS = 2048, /* of one piece of a round (adding.h): a fraction of a millisecond */
 };
 
 struct hub_windows {
