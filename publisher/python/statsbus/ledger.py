@@ -147,7 +147,7 @@ class Ledger:
         self.latest_refused = 0  # gauge inputs over LATEST_KEYS
         self._latest: Dict[Union[None, int, LatestKey], Tuple[int, bytes]] = {}
         self._lock = threading.Lock()
-        self._expanding = threading.Lock()
+        self._expanding = threading.RLock()  # what is deferred may itself wait for what is deferred
         self._applied = threading.Condition(threading.Lock())
 
     def set_awake(self, is_awake: bool) -> None:
@@ -156,7 +156,7 @@ class Ledger:
         self.defer_limit = DEFERRED if is_awake else 0
 
     def expand(self) -> None:
-        """Does what is deferred, in order. The interpreter is let go of now and then."""
+        """Does what is deferred, in order; waits for who is at it. The interpreter is let go of now and then."""
         pop = self.deferred.popleft
         with self._expanding:
             for done in range(1, len(self.deferred) + 1):
@@ -189,7 +189,7 @@ class Ledger:
         Numbers what is pending, and with wait=True what is deferred. With wait=False gives up when another thread is at
         it (or a signal handler is).
         """
-        if wait and self.deferred:
+        if wait:
             self.expand()
         if not self._lock.acquire(wait):
             return

@@ -136,6 +136,37 @@ def test_close_does_what_waits_and_drops_what_comes_after(healing_agent, publish
     assert publisher.counts()["after_close"] == 1 and not publisher._ledger.deferred
 
 
+def test_flush_waits_for_a_call_that_is_being_made(healing_agent, publish):
+    publisher = publish()
+    is_called, may_record = threading.Event(), threading.Event()
+
+    def record():
+        is_called.set()
+        may_record.wait(10)
+        publisher.step(0, {"n": 1}, None)
+
+    publisher.later(record)
+    assert is_called.wait(10)
+    flushed = []
+    flushing = threading.Thread(target=lambda: flushed.append(publisher.flush(10.0)), daemon=True)
+    flushing.start()
+    flushing.join(0.1)
+    may_record.set()
+    with healing_agent.serving():
+        flushing.join(10)
+    assert flushed == [True] and numbers(healing_agent, publisher) == [1]
+
+
+def test_what_is_called_later_may_end_a_source_and_flush(healing_agent, publish):
+    publisher = publish([{}, {}])
+    later(publisher, 1)
+    publisher.later(publisher.end, 1)
+    publisher.later(publisher.flush, 0.0)
+    later(publisher, 2)
+    healing_agent.until(lambda: numbers(healing_agent, publisher) == [1, 2])
+    assert publisher._source_states() == ([0], [1]) and publisher.counts()["faults"] == 0
+
+
 def test_a_source_ends_while_the_background_thread_adds_another(publish):
     publisher = publish([{}, {}])
     is_adding, may_add = threading.Event(), threading.Event()
