@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from types import SimpleNamespace
 
@@ -501,3 +505,46 @@ def test_a_pipeline_with_a_clock_of_its_own_tells_that_time(folder):
     records = publisher._ledger.ring.piece(1, 100)[1]
     assert len(records) >= 3 and {msgspec.msgpack.decode(record)[2] for record in records} == {7.0}
     pipeline.close(timeout_s=0.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_while_another_thread_held_a_lock_goes_on(healing_agent, folder):
+    code = """
+        import os, signal, sys, threading
+        from statsbus.omni import Pipeline
+
+        pipeline = Pipeline("m", {}, engines=sys.argv[1])
+        recorder = pipeline._recorder
+        locks = [recorder._changing, recorder._once._lock, pipeline.stages._summing, pipeline.realtime._counting]
+        are_held, may_end = threading.Event(), threading.Event()
+
+        def hold():
+            for lock in locks:
+                lock.__enter__()
+            are_held.set()
+            may_end.wait()
+
+        threading.Thread(target=hold, daemon=True).start()
+        are_held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            pipeline.requests.succeeded("r", 1.0)
+            pipeline.stages.output("r", 0, 0, {"forward_time_ms": 1})
+            pipeline.realtime.session_started()
+            pipeline.stages.waiting(5, 5, 1)
+            os._exit(0 if pipeline.close() and pipeline.counts()["omni_faults"] == 0 else 1)
+        status = os.waitpid(child, 0)[1]
+        for lock in locks:
+            lock.__exit__()
+        sys.exit(status)
+    """
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code), healing_agent.engines]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE, text=True)
+    try:
+        healing_agent.until(lambda: process.poll() is not None, 30)
+        assert (process.returncode, process.communicate()[1]) == (0, "")
+    finally:
+        process.kill()
+    sources = [m.payload["sources"] for m in healing_agent.of("hello")]
+    assert any((s["stage"], s["replica"]) == ("5", "5") for of_one in sources for s in of_one)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..encoding import Observation
+from ..locks import Lock
 from ..switches import is_on
 from ..vllm.identity import identity
 from .audio import abort
@@ -38,7 +38,7 @@ class Shared:
 
     def __init__(self) -> None:
         self._recorders: Dict[str, Optional[Recorder]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def recorder(self, model_name: str) -> Optional[Recorder]:
         """None where nothing is to be published, or can't be: the reason is logged."""

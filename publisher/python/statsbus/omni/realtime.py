@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Optional
 
+from ..locks import Lock
 from .recorder import Recorder, Sites, at_least_zero, seconds, site
 
 
@@ -12,7 +12,7 @@ class Realtime(Sites):
     def __init__(self, recorder: Optional[Recorder]) -> None:
         super().__init__(recorder)
         self._active = 0
-        self._counting = threading.Lock()
+        self._counting = Lock()
         self.begin()
 
     @site

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections import OrderedDict
 from typing import Any, Callable, Dict, Generic, Hashable, Mapping, Optional, Sequence, Set, Tuple, TypeVar, cast
 
 from ..encoding import Observation
+from ..locks import Lock
 from ..publisher import Publisher
 
 PREFIX = "vllm_omni:"
@@ -31,7 +31,7 @@ class Kept(Generic[Value]):
         self.forgotten = 0
         self._limit = limit
         self._entries: OrderedDict[Hashable, Value] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def put(self, key: Hashable, value: Value) -> bool:
         """False if there is one already, which stays."""
@@ -64,7 +64,7 @@ class Recorder:
         self._sources: Dict[Place, int] = {(None, None): 0}
         self._removed: Set[Place] = set()
         self._forgotten: Dict[Place, int] = {}  # sources that may come back: a publisher has only so many
-        self._changing = threading.Lock()
+        self._changing = Lock()
         self._once: Kept[None] = Kept()
         self._faults = 0
         self.timings: Kept[Dict[str, Dict[str, float]]] = Kept()  # by request and stage: sums of what outputs told

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..encoding import Observation
+from ..locks import Lock
 from ..vllm.records import iteration_content
 from .recorder import Place, Recorder, Sites, at_least_zero, field, place_of, seconds, site
 
@@ -30,7 +30,7 @@ class Stages(Sites):
         super().__init__(recorder)
         self._tells_waiting = tells_waiting  # of steps: an orchestrator that sums by itself would count twice
         self._waiting: Dict[Place, int] = {}
-        self._summing = threading.Lock()
+        self._summing = Lock()
 
     @site
     def output(self, request_id: str, stage: Any, replica: Any, metrics: Any) -> None:

@@ -9,6 +9,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..encoding import Observation
+from ..locks import Lock
 from ..publisher import Publisher
 from .configuration import engine_info
 from .connectors import Connectors
@@ -49,7 +50,7 @@ class Engine:
         for index, observations in first.items():
             if observations:
                 self.publisher.observe(self._source_of[index], observations)
-        self._adding = threading.Lock()
+        self._adding = Lock()
         self._has_connectors = any(getattr(vllm_config, name, None) is not None for name in CONNECTORS)
         weakref.finalize(self, _close_beside, self.publisher).atexit = False  # the publisher does that itself
 
