@@ -77,7 +77,7 @@ struct agent_input {
 
 /* When a record was made. */
 struct agent_moment {
-    uint64_t number;    /* its publisher's; of what a hello tells again, 0 if it was not counted before */
+    uint64_t number;    /* its publisher's; of what a hello tells again, 0 unless it says how much was counted */
     double time;        /* its host's monotonic clock, seconds */
     uint32_t host;      /* equal numbers: one clock, compared as they are */
     uint32_t publisher; /* a number of this process's life */

@@ -141,12 +141,12 @@ static void add_mark(struct agent_publishers *self, struct publisher *publisher,
     self->changes++;
 }
 
-/* What the mark says has been counted before: by this lineage, or by one whose state is gone. */
-static void take_mark(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello,
+/* What the mark says has been counted before: by this lineage, or by one whose state is gone. True: there was any. */
+static bool take_mark(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello,
                       bool is_new)
 {
     if (!hello->has_mark || holds(&publisher->applied, &hello->mark))
-        return;
+        return false;
     const bool is_ours = memcmp(hello->mark_lineage, self->cfg.lineage, AGENT_LINEAGE_LEN) == 0;
     const bool is_back = is_new && agent_publishers_has_dropped(self, publisher->id);
     if (!is_ours && agent_publishers_note_foreign(self, hello->mark_lineage))
@@ -155,6 +155,7 @@ static void take_mark(struct agent_publishers *self, struct publisher *publisher
         self->cfg.rolled_back(self->cfg.arg); /* before anything is added: the mark is of the lineage that ends */
     add_mark(self, publisher, &hello->mark);
     agent_publisher_resume_runs(self, publisher);
+    return true;
 }
 
 static void apply_latest_to(const struct slot *slot, const struct agent_record *record, const uint8_t *end,
@@ -167,7 +168,7 @@ static void apply_latest_to(const struct slot *slot, const struct agent_record *
 
 /* The latest of every gauge input, as if it had just been sent; its age is the one it had when the hello was sent. */
 static void apply_latest(struct agent_publishers *self, struct publisher *publisher, const struct agent_hello *hello,
-                         int64_t now_ms)
+                         bool is_resumed, int64_t now_ms)
 {
     struct sb_mp at = sb_mp_over(hello->latest.at, hello->latest.len);
     struct agent_moment when = agent_publisher_moment(publisher);
@@ -195,7 +196,7 @@ static void apply_latest(struct agent_publishers *self, struct publisher *publis
         const double age_ms = (hello->time - record.time) * 1000;
         when.arrival_ms = age_ms > 0 && age_ms < 1e15 ? now_ms - (int64_t) age_ms : now_ms;
         when.time = record.time;
-        when.number = sb_ranges_has(&publisher->applied, number) ? number : 0;
+        when.number = is_resumed && sb_ranges_has(&publisher->applied, number) ? number : 0;
         for (uint32_t i = 0; is_for_all && i < publisher->n_slots; i++)
             apply_latest_to(&publisher->slots[i], &record, at.end, &when);
         if (!is_for_all)
@@ -240,8 +241,8 @@ static enum agent_refusal greet(struct agent_publishers *self, struct publisher 
     }
     if (is_first)
         note_introduction(self, hello);
-    take_mark(self, publisher, hello, is_new);
-    apply_latest(self, publisher, hello, now_ms);
+    const bool is_resumed = take_mark(self, publisher, hello, is_new);
+    apply_latest(self, publisher, hello, is_resumed, now_ms);
     return AGENT_ACCEPTED;
 }
 

@@ -321,12 +321,20 @@ bool agent_run_add(struct agent_raws *self, struct agent_run *run, const struct 
 
 void agent_run_base(struct agent_raws *self, struct agent_run *run, const struct agent_raw *raw)
 {
-    const uint64_t key = entry_key(SERIES, raw->series);
-    if (find_entry(run, key) || !agent_run_has_room(self, run, raw) || !is_base(self, run, raw))
+    const uint64_t keys[] = {entry_key(SERIES, raw->series), entry_key(FAMILY, raw->family)};
+    struct entry *series = find_entry(run, keys[0]), *family = find_entry(run, keys[1]);
+    if (!run->needs_base || !agent_run_has_room(self, run, raw))
         return;
-    struct entry *made = add_entry(self, run, key, raw->number, raw->n);
-    if (made)
-        memcpy(made->values, raw->values, raw->n * sizeof *raw->values);
+    if (!series)
+        series = add_entry(self, run, keys[0], 0, raw->n);
+    if (!family)
+        family = add_entry(self, run, keys[1], 0, 0);
+    if (family && raw->number > family->number)
+        family->number = raw->number;
+    if (!series || raw->number < series->number)
+        return;
+    series->number = raw->number;
+    memcpy(series->values, raw->values, raw->n * sizeof *raw->values);
 }
 
 /* The state file: [version, [[key, owner, instance, is shared, needs base, [[kind and index, number, values], ...]]]]

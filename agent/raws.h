@@ -56,7 +56,7 @@ struct agent_raw {
 
 /* Adds to cells what is new in it. False: no room, nothing has changed; a later one adds all that this one would. */
 bool agent_run_add(struct agent_raws *self, struct agent_run *run, const struct agent_raw *raw, double *cells) SB_CHECK;
-/* After agent_run_resume: this much was counted. Changes nothing where that is known, or there is no room. */
+/* After agent_run_resume, before anything is added: this much was counted. Of several the highest record says it. */
 bool agent_run_needs_base(const struct agent_run *run);
 void agent_run_base(struct agent_raws *self, struct agent_run *run, const struct agent_raw *raw);
 /* Would there be room for it? */

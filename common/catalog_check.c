@@ -58,6 +58,9 @@ static enum sb_rc check_observed(const struct sb_catalog *catalog, const struct 
     if (other->observes || other->n_feeds > 0 || !other->has_labels)
         return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' is not observed with stated labels", family->file,
                        family->line, family->name, other->name);
+    if (other->is_cumulative)
+        return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' is cumulative: its totals can't be observed", family->file,
+                       family->line, family->name, other->name);
     for (size_t i = 0; i < family->n_labels; i++)
         if (!has_label(other, family->labels[i]))
             return sb_fail(err, SB_FORMAT, "%s:%zu: '%s': '%s' has no label '%s'", family->file, family->line,

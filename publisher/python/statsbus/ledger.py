@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple, Union
 
 import msgspec
 
 from .wire import MESSAGE_RECORDS, PIECE_BYTES, Mark, array_header
 
 LATEST_KEYS = 16384  # gauge inputs whose last record is remembered
+LOOK_BACK = 4096  # records that are looked through for one that the mark holds
 DEFERRED = 1024  # calls that wait for the background thread; whoever adds one more does some of them
 CARE_DEFERRED = 4  # so many: more than come in, too few to be felt
 YIELD_AFTER = 8  # calls that the background thread does before it lets go of the interpreter: an engine may wait for it
@@ -25,6 +26,7 @@ RECORD_OVERHEAD = 64  # what a record costs beside its bytes: object header, its
 
 # Stands for a record that is too large to travel: the agent counts its number as lost, instead of asking for it for ever.
 OVERSIZED = msgspec.msgpack.encode(("lost", None, 0.0, None))
+OBSERVATIONS = msgspec.msgpack.encode(("obs", None, 0.0, None))[:5]  # how a record of observations begins
 
 LatestKey = Tuple[str, Optional[int], str]
 """A gauge input: ("event", source, kind) or ("obs", source, family); steps are keyed by their source alone."""
@@ -98,6 +100,10 @@ class Ring:
             records.append(record)
             number += 1
         return start, records, number
+
+    def record(self, number: int) -> Optional[bytes]:
+        """One that is held, else None."""
+        return self._slots[number % self.max_records] if self.first <= number < self.next else None
 
     def _size(self, number: int) -> int:
         record = self._slots[number % self.max_records]
@@ -236,9 +242,35 @@ class Ledger:
                 del self._latest[key]
 
     def latest(self) -> List[Tuple[int, bytes]]:
-        """(number, record) of every gauge input, by number, each record once."""
+        """
+        (number, record) of every gauge input, by number, each record once. And of observations that the mark lacks, the
+        last one that it holds: totals of an agent that has lost its state go on from there.
+        """
         with self._lock:
-            return sorted(set(self._latest.values()))
+            return sorted({*self._latest.values(), *self._last_applied()})
+
+    def _last_applied(self) -> Iterator[Tuple[int, bytes]]:
+        ranges = self.mark[1] if self.mark else []
+        pairs = list(zip(ranges[::2], ranges[1::2]))
+        wanted = {
+            key
+            for key, (number, _) in self._latest.items()
+            if isinstance(key, tuple) and key[0] == "obs" and not any(low <= number <= high for low, high in pairs)
+        }
+        left = LOOK_BACK
+        for low, high in reversed(pairs):
+            for number in range(high, max(low, self.ring.first, high - left + 1) - 1, -1):
+                left -= 1
+                record = self.ring.record(number)
+                if not wanted or left < 0:
+                    return
+                if record is None or not record.startswith(OBSERVATIONS):
+                    continue
+                _, source, _, content = msgspec.msgpack.decode(record)
+                keys = {("obs", source, observation[0]) for observation in content}
+                if keys & wanted:
+                    wanted -= keys
+                    yield number, record
 
     def apply(self, mark: Mark) -> None:
         with self._lock:

@@ -272,6 +272,7 @@ static void a_lost_state_goes_on_from_what_the_hello_tells(void **state)
     assert_int_equal(
         bus_hello_marked(bus, 'a', 12, I5 ", " I12,
                          ", latest: [[7, obs, 0, 1.0, [[cpu_total, null, 100]]], "
+                         "[6, obs, 0, 1.0, [[cpu_total, null, 90], [running, null, 1]]], "
                          "[10, obs, 0, 1.0, [[pause, null, {le: [1, 2, 5], buckets: [0, 0, 0, 1], sum: 6}]]], "
                          "[11, obs, 1, 1.0, [[cpu_total, null, 33]]]]",
                          FOREIGN, ranges, 2),

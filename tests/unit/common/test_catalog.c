@@ -140,6 +140,9 @@ static void errors_say_file_line_and_reason(void **state)
          "a.yaml:3: 'odd' is nothing that an agent counts"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, count: lost_records}\n",
          "a.yaml:3: count is for counters without from and values"},
+        {"version: 1\nfamilies:\n  x_total: {type: counter, help: h, cumulative: true, labels: []}\n"
+         "  y_total: {type: counter, help: h, labels: [], observes: x_total}\n",
+         "a.yaml:4: 'y_total': 'x_total' is cumulative: its totals can't be observed"},
         {"version: 1\nfamilies:\n  x: {type: gauge, help: h, cumulative: true}\n",
          "a.yaml:3: cumulative is for counters and histograms without from, values, observes and count"},
         {"version: 1\nfamilies:\n  x_total: {type: counter, help: h, cumulative: true, values: {k: [a]}}\n",
