@@ -98,7 +98,7 @@ def differences(engine: Series, text: str, view: str, is_openmetrics: bool) -> l
 
 def is_derived(family: str) -> bool:
     """Families that the hub computes from others have no counterpart in the engine."""
-    return bool(re.search(r"(_mean|_p\d+|_max|_hit_rate|_per_second)$", family))
+    return bool(re.search(r"(_mean|_p\d+|_max|_hit_rate|_per_second|_window)$", family))
 
 
 def is_same(row: Row, a: float, b: float) -> bool:

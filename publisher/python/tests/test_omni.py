@@ -478,6 +478,17 @@ def test_a_wrong_call_is_counted_and_never_raises(folder):
     pipeline.close(timeout_s=0.0)
 
 
+def test_a_call_with_a_wrong_value_may_be_made_again_and_tokens_may_be_missing(folder):
+    made = Told(folder)
+    made.pipeline.requests.succeeded("r", None)
+    made.pipeline.requests.succeeded("r", 1.0, prompt_tokens=None, generation_tokens=3)
+    made.pipeline.requests.succeeded("r", 2.0)
+    assert made.values("e2e_request_latency_s") == [1.0]
+    assert made.values("prompt_tokens_total") == [0]
+    assert made.values("generation_tokens_total") == [0, 3]
+    made.pipeline.close(timeout_s=0.0)
+
+
 def test_what_is_remembered_is_bounded():
     kept = Kept(limit=2)
     assert [kept.put(key, None) for key in ("a", "a", "b", "c")] == [True, False, True, True]

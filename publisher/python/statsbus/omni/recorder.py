@@ -136,11 +136,11 @@ class Recorder:
                 pass
 
     def counts(self) -> Dict[str, int]:
-        """The publisher's, and our own: calls that failed, and what had to be forgotten early."""
+        """The publisher's, and our own: calls that failed, and requests whose timings were dropped before they ended."""
         return {
             **self.publisher.counts(),
             "omni_faults": self._faults,
-            "omni_forgotten": self._once.forgotten + self.timings.forgotten,
+            "omni_timings_dropped": self.timings.forgotten,
         }
 
 

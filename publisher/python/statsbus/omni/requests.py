@@ -60,26 +60,26 @@ class Requests(Sites):
         e2e_s: float,
         finished_reason: Any = "stop",
         *,
-        prompt_tokens: int = 0,
-        generation_tokens: int = 0,
+        prompt_tokens: Optional[int] = 0,
+        generation_tokens: Optional[int] = 0,
         pipeline_timings: Optional[Mapping[str, Any]] = None,
     ) -> None:
         """
         A request has ended at its last stage; said again, it counts once. Its wait in the orchestrator's queue is
         `queue_wait_ms` of the timings: 0 is a wait of 0, and where it is missing nothing was measured.
         """
-        if not self._to.is_first("ended", request_id):
-            return
         observations: List[Observation] = [
             ("requests_success_total", {"finished_reason": reason_text(finished_reason) or "stop"}, 1),
             ("e2e_request_latency_s", None, at_least_zero(e2e_s)),
-            ("prompt_tokens_total", None, max(prompt_tokens, 0)),
-            ("generation_tokens_total", None, max(generation_tokens, 0)),
         ]
+        for family, tokens in (("prompt_tokens_total", prompt_tokens), ("generation_tokens_total", generation_tokens)):
+            if tokens is not None:
+                observations.append((family, None, max(tokens, 0)))
         wait_ms = (pipeline_timings or {}).get("queue_wait_ms")
         if wait_ms is not None:
             observations.append(("request_queue_wait_s", None, at_least_zero(seconds(wait_ms))))
-        self._to.observe(observations)
+        if self._to.is_first("ended", request_id):  # only now: a call with a wrong value may be made again
+            self._to.observe(observations)
 
     @site
     def failed(self, request_id: str, reason: Optional[str]) -> None:
