@@ -300,7 +300,8 @@ static void sample(const struct hub_computed *self, struct hub_contribution *con
         return;
     if (!contribution->rates)
         contribution->rates = hub_rates_new(self->n_rates, self->rate_window_ms, contribution->is_from_zero);
-    if (!contribution->rates || !hub_rates_is_due(contribution->rates, self->sampling_ms))
+    if (!contribution->rates ||
+        !hub_rates_is_due(contribution->rates, self->sampling_ms, contribution->lineage->heard_ms))
         return; /* out of memory: the next round tries again */
     for (uint32_t i = 0; i < self->specs->n; i++) {
         double value;

@@ -1,4 +1,5 @@
 /* Contributions that live, fall silent, end and are forgotten (store.h). */
+#include "hub/rates.h"
 #include "hub/store.h"
 
 void hub_source_choose(struct hub_source *source)
@@ -190,6 +191,8 @@ static void fall_silent(struct hub_store *self, struct hub_contribution *contrib
     if (contribution->is_live)
         hub_contribution_bury(self, contribution, false);
     contribution->is_watched = false;
+    if (contribution->rates)
+        hub_rates_interrupt(contribution->rates);
 }
 
 static void judge_contributions(struct hub_store *self, struct hub_lineage *lineage, int64_t now_ms, int64_t timeout_ms,

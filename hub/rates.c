@@ -66,9 +66,17 @@ static int64_t last_ms(const struct hub_rates *self)
     return self->at_ms[place(self, self->n - 1)];
 }
 
-bool hub_rates_is_due(const struct hub_rates *self, int64_t now_ms)
+bool hub_rates_is_due(const struct hub_rates *self, int64_t now_ms, int64_t heard_ms)
 {
-    return self->n == 0 || now_ms - last_ms(self) >= self->slot_ms - self->slot_ms / 10;
+    return self->n == 0 || (heard_ms > last_ms(self) && now_ms - last_ms(self) >= self->slot_ms - self->slot_ms / 10);
+}
+
+void hub_rates_interrupt(struct hub_rates *self)
+{
+    self->n = 0;
+    self->is_from_zero = false;
+    for (uint32_t i = 0; i < self->n_counters; i++)
+        self->rates[i] = NAN;
 }
 
 /* Drops what is older than the last sample that is at least a window old. */
@@ -95,17 +103,18 @@ static double rate_of(const struct hub_rates *self, uint32_t counter)
 
 void hub_rates_sample(struct hub_rates *self, int64_t now_ms, const double *values)
 {
-    if (self->n > 0 && now_ms - last_ms(self) > self->window_ms + self->slot_ms) {
-        self->n = 0;
-        self->is_from_zero = false;
-    }
+    const int64_t gap_ms = self->window_ms + self->slot_ms;
+    if (self->n > 0 && now_ms - last_ms(self) > (gap_ms > HUB_RATE_PAUSE_MS ? gap_ms : HUB_RATE_PAUSE_MS))
+        hub_rates_interrupt(self);
     drop_old(self, now_ms);
     const uint32_t at = place(self, self->n++);
     self->at_ms[at] = now_ms;
     memcpy(&self->values[(size_t) at * self->n_counters], values, self->n_counters * sizeof values[0]);
+    const bool is_whole = self->is_from_zero || now_ms - self->at_ms[self->first] >= self->window_ms;
     for (uint32_t i = 0; i < self->n_counters; i++) {
         self->rates[i] = rate_of(self, i);
-        self->peaks[i] = fmax(self->peaks[i], self->rates[i]); /* of NAN, the other */
+        if (is_whole)
+            self->peaks[i] = fmax(self->peaks[i], self->rates[i]); /* of NAN, the other */
     }
 }
 

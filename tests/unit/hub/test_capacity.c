@@ -40,16 +40,24 @@ static int close_cluster(void **state)
     return 0;
 }
 
+/* Time goes by, and nothing is heard. */
+static void pass_in_silence(int64_t ms)
+{
+    struct world *world = &cluster.world;
+    world->now_ms += ms;
+    hub_store_sweep(&world->store, world->now_ms, 60 * 1000, 24 * 3600 * 1000);
+    hub_computed_begin_round(&world->store, world->now_ms);
+    while (hub_computed_go_on(&world->store)) {
+    }
+}
+
 static void pass(int64_t ms)
 {
     struct world *world = &cluster.world;
     world->now_ms += ms;
     begin(world, 1, "FRAME");
     assert_int_equal(deliver(world, &cluster.session), HUB_OK);
-    hub_store_sweep(&world->store, world->now_ms, 60 * 1000, 24 * 3600 * 1000);
-    hub_computed_begin_round(&world->store, world->now_ms);
-    while (hub_computed_go_on(&world->store)) {
-    }
+    pass_in_silence(0);
 }
 
 static void say(uint32_t id, double done, double waiting, double running)
@@ -129,6 +137,28 @@ static void without_load_or_life_there_is_nothing_to_go_by(void **state)
     assert_true(isnan(value_of("demand")) && isnan(value_of("replicas")));
 }
 
+static void an_agent_that_was_cut_off_makes_neither_burst_nor_peak(void **state)
+{
+    (void) state;
+    static const int cuts[] = {3, 9, 20, 70}; /* within a window; out of it; as long as nobody is taken to live */
+    double done = 0;
+    join_cluster();
+    for (size_t cut = 0; cut < SB_COUNT(cuts); cut++) {
+        for (int second = 0; second < 30; second++) {
+            say(0, done += 100, 0, 0);
+            pass(1000);
+            const double rate = value_of("demand");
+            assert_true(rate == 100 || (second < 11 && (cut == 0 ? rate < 100 : isnan(rate))));
+        }
+        assert_number(value_of("demand"), 100);
+        assert_number(value_of("capacity"), 100);
+        for (int second = 0; second < cuts[cut]; second++) {
+            done += 100;
+            pass_in_silence(1000);
+        }
+    }
+}
+
 static void the_built_in_ones_are_there_when_they_are_asked_for(void **state)
 {
     (void) state;
@@ -149,6 +179,7 @@ int main(void)
         TEST(signals_follow_their_formulas),
         TEST(the_peak_stays_when_load_goes),
         TEST(without_load_or_life_there_is_nothing_to_go_by),
+        TEST(an_agent_that_was_cut_off_makes_neither_burst_nor_peak),
         TEST(the_built_in_ones_are_there_when_they_are_asked_for),
     };
 #undef TEST

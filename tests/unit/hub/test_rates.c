@@ -54,7 +54,7 @@ static void a_long_window_has_few_samples(void **state)
     struct hub_rates *rates = hub_rates_new(1, 15 * 60 * 1000, false);
     int n = 0;
     for (int second = 0; second < 3600; second++) {
-        if (!hub_rates_is_due(rates, second * 1000))
+        if (!hub_rates_is_due(rates, second * 1000, second * 1000))
             continue;
         const double rate = rate_after(rates, second * 1000, second * 7);
         assert_true(n++ == 0 || rate == 7);
@@ -82,6 +82,56 @@ static void a_counter_that_comes_later_was_zero(void **state)
     hub_rates_destroy(&rates);
 }
 
+/* Counts go on, and are told at once when the agent is back. */
+static void silence_is_no_quiet_and_what_follows_no_burst(void **state)
+{
+    (void) state;
+    struct hub_rates *rates = hub_rates_new(1, WINDOW_MS, false);
+    for (int second = 1; second <= 60; second++) {
+        const int heard = second < 20 || second >= 29 ? second : 19;
+        if (hub_rates_is_due(rates, second * 1000, heard * 1000))
+            assert_true(second == 1 ? isnan(rate_after(rates, 1000, 7))
+                                    : rate_after(rates, second * 1000, heard * 7) == 7);
+    }
+    assert_number(hub_rates_peak(rates, 0), 7);
+    hub_rates_destroy(&rates);
+}
+
+static void a_peak_is_that_of_a_whole_window(void **state)
+{
+    (void) state;
+    struct hub_rates *rates = hub_rates_new(1, WINDOW_MS, false);
+    (void) rate_after(rates, 1000, 0);
+    assert_number(rate_after(rates, 2000, 500), 500);
+    assert_number(hub_rates_peak(rates, 0), 0);
+    assert_number(rate_after(rates, 1000 + WINDOW_MS, 500), 50);
+    assert_number(hub_rates_peak(rates, 0), 50);
+    hub_rates_destroy(&rates);
+}
+
+static void after_an_interruption_it_starts_anew_and_knows_its_peak(void **state)
+{
+    (void) state;
+    struct hub_rates *rates = hub_rates_new(1, WINDOW_MS, true);
+    double rate;
+    assert_number(rate_after(rates, 1000, 50), 5);
+    hub_rates_interrupt(rates);
+    assert_false(hub_rates_read(rates, 0, &rate));
+    assert_true(isnan(rate_after(rates, 3000, 5000)));
+    assert_number(rate_after(rates, 4000, 5003), 3);
+    assert_number(hub_rates_peak(rates, 0), 5);
+    hub_rates_destroy(&rates);
+}
+
+static void an_idle_agent_with_a_short_window_has_a_rate(void **state)
+{
+    (void) state;
+    struct hub_rates *rates = hub_rates_new(1, 1000, false);
+    (void) rate_after(rates, 1000, 5);
+    assert_number(rate_after(rates, 3500, 5), 0);
+    hub_rates_destroy(&rates);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +141,10 @@ int main(void)
         cmocka_unit_test(a_long_window_has_few_samples),
         cmocka_unit_test(after_a_gap_it_starts_anew),
         cmocka_unit_test(a_counter_that_comes_later_was_zero),
+        cmocka_unit_test(silence_is_no_quiet_and_what_follows_no_burst),
+        cmocka_unit_test(a_peak_is_that_of_a_whole_window),
+        cmocka_unit_test(after_an_interruption_it_starts_anew_and_knows_its_peak),
+        cmocka_unit_test(an_idle_agent_with_a_short_window_has_a_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
