@@ -243,6 +243,16 @@ static void add_derived(struct hub_index *self, const struct hub_family *family)
     }
 }
 
+bool hub_entries_may_be_in_windows(const struct hub_index *self, const struct hub_family *family)
+{
+    bool is_any = family->n_quantiles > 0;
+    for (size_t i = 0; family->catalog && !is_any && i < self->catalog->n_derived; i++) {
+        const struct sb_derived *derived = &self->catalog->derived[i];
+        is_any = derived->kind != SB_DERIVED_MAX && is_derived_from(derived, family->name);
+    }
+    return is_any;
+}
+
 bool hub_entries_add(struct hub_index *self, const struct hub_family *family)
 {
     const struct hub_entry itself = {.how = HUB_FAMILY_ITSELF, .type = family->type, .of = family};

@@ -183,6 +183,8 @@ enum sb_rc hub_index_count_clash(struct hub_index *self, const char *name, struc
  * entry is never made without it, derived ones may be missing. */
 bool hub_entries_add(struct hub_index *self, const struct hub_family *family) SB_CHECK;
 bool hub_entries_claim_windows(struct hub_index *self) SB_CHECK; /* once index.windows is set */
+/* Is anything derived from it that has windows, or may there be, once other families are known? */
+bool hub_entries_may_be_in_windows(const struct hub_index *self, const struct hub_family *family);
 /* Enters a computed metric and claims its name. Errors: SB_INVAL, it is taken; SB_NOMEM. */
 enum sb_rc hub_entries_add_computed(struct hub_index *self, const char *name, const char *help, uint32_t number,
                                     struct sb_err *err) SB_CHECK;

@@ -25,6 +25,7 @@ struct hub_track {
     int64_t now_ms;        /* 0: not yet */
     bool is_off;           /* memory ran out: it has no windows any more */
     size_t bytes;
+    size_t *all_bytes; /* of all tracks: borrowed from the windows, which live longer */
     uint32_t n_copies;
     struct sb_labelset *rows[HUB_VIEWS_MAX]; /* of each view with windows: the row that it is part of; owned */
     struct copies copies[];                  /* by window */
@@ -94,7 +95,7 @@ enum sb_rc hub_windows_init(struct hub_store *store, const struct hub_window_len
         return sb_fail(err, SB_NOMEM, "no memory for windows");
     *self = (struct hub_windows){.lengths = lengths, .bytes_max = bytes_max};
     store->windows = self;
-    self->spec = (struct hub_view_spec){.name = "", .by = {.at = self->by}, .is_kept = true};
+    self->spec = (struct hub_view_spec){.name = "", .by = {.at = self->by}};
     self->query = (struct hub_query){.view = &self->spec};
     if (!join_labels(self, store))
         return sb_fail(err, SB_INVAL, "views with windows group by over %d labels together", HUB_VIEW_LABELS_MAX);
@@ -104,6 +105,15 @@ enum sb_rc hub_windows_init(struct hub_store *store, const struct hub_window_len
     if (!hub_entries_claim_windows(&store->index))
         return sb_fail(err, SB_NOMEM, "no memory for the names of windows");
     return SB_OK;
+}
+
+int64_t hub_windows_linger_ms(const struct hub_windows *self)
+{
+    enum { SPARE_MS = 60 * 1000 }; /* for what comes behind an end, and rounds that take long */
+    int64_t longest_ms = 0;
+    for (uint32_t w = 0; w < self->lengths->n; w++)
+        longest_ms = self->lengths->at[w].ms > longest_ms ? self->lengths->at[w].ms : longest_ms;
+    return longest_ms + longest_ms / HUB_WINDOW_COPIES + SPARE_MS;
 }
 
 void hub_windows_destroy(struct hub_windows **self_p)
@@ -129,6 +139,7 @@ void hub_track_destroy(struct hub_track **self_p, struct sb_labelsets *labelsets
         if (self->rows[v])
             sb_labelsets_drop(labelsets, &self->rows[v]);
     }
+    *self->all_bytes -= self->bytes;
     hub_values_release(&self->unseen_high);
     hub_values_release(&self->unseen_low);
     hub_values_release(&self->now);
@@ -147,6 +158,8 @@ static struct hub_track *track_of(struct hub_store *store, struct hub_group *gro
     const uint32_t n = store->windows->lengths->n;
     struct hub_track *made = calloc(1, sizeof *made + n * sizeof made->copies[0]);
     bool is_ok = made != NULL;
+    if (made)
+        made->all_bytes = &store->windows->bytes;
     for (size_t v = 0; is_ok && v < store->n_shown_views; v++) {
         const struct hub_view *view = &store->views[v];
         if (!view->spec->has_windows || !hub_view_takes(view, group->labels))
@@ -207,7 +220,9 @@ void hub_windows_pass_over(struct hub_store *store, struct hub_contribution *con
     struct hub_windows *self = store->windows;
     if (!self || !contribution->groups[self->view])
         return;
-    struct hub_track *track = track_of(store, contribution->groups[self->view]);
+    struct hub_group *group = contribution->groups[self->view];
+    struct hub_track *track = track_of(store, group);
+    group->n_moves++; /* a sum that is under way has another past */
     if (track && !track->is_off && !add_signed(track, &contribution->values, is_before ? -1 : 1))
         switch_off(store, track);
 }
@@ -216,7 +231,7 @@ void hub_windows_pass_over(struct hub_store *store, struct hub_contribution *con
 
 static void need(struct hub_windows *self, const struct hub_family *family)
 {
-    for (uint32_t v = 0; family && v < family->n_variants; v++) {
+    for (uint32_t v = 0; v < family->n_variants; v++) {
         const struct hub_variant *variant = family->variants[v];
         for (uint32_t s = 0; s < variant->n_series; s++) {
             const uint32_t first = variant->series[s]->first;
@@ -226,7 +241,8 @@ static void need(struct hub_windows *self, const struct hub_family *family)
     }
 }
 
-/* Which pages hold cells of families that windows are derived from. */
+/* Which pages hold cells of families that windows are derived from. Those of half a ratio, too: when the other half
+ * comes, what the first had counted before must be known. */
 static void look_up(struct hub_windows *self, const struct hub_index *index)
 {
     if (self->n_series == index->n_series && self->is_needed)
@@ -238,16 +254,9 @@ static void look_up(struct hub_windows *self, const struct hub_index *index)
     memset(is_needed, 0, n_pages);
     self->is_needed = is_needed;
     self->n_pages = n_pages;
-    for (uint32_t i = 0; i < index->n_entries; i++) {
-        const struct hub_entry *entry = index->entries[i];
-        if (entry->window == 1) {
-            need(self, entry->of);
-            need(self, entry->by);
-            for (size_t k = 0; k < SB_TOTAL_MAX; k++) {
-                need(self, entry->totals[SB_SHARE_OF][k]);
-                need(self, entry->totals[SB_SHARE_BY][k]);
-            }
-        }
+    for (uint32_t i = 0; i < index->n_families; i++) {
+        if (hub_entries_may_be_in_windows(index, index->families[i]))
+            need(self, index->families[i]);
     }
     self->n_series = index->n_series;
 }

@@ -7,7 +7,8 @@
 static struct cluster cluster;
 static struct hub_window_lengths lengths;
 
-static void open_with(const char *windows, const char *views, size_t bytes_max)
+/* Nothing is defined yet. */
+static void open_bare(const char *windows, const char *views, size_t bytes_max)
 {
     struct sb_err err = {.text = ""};
     cluster_open(&cluster, views);
@@ -15,12 +16,17 @@ static void open_with(const char *windows, const char *views, size_t bytes_max)
     world_close(&cluster.world);
     world_open_on(
         &cluster.world, cluster.catalog, views,
-        (struct hub_store_limits){.contributions = 1000, .row_bytes = 64 * 1024 * 1024, .linger_ms = TEST_LINGER_MS});
+        (struct hub_store_limits){.contributions = 5000, .row_bytes = 64 * 1024 * 1024, .linger_ms = TEST_LINGER_MS});
     assert_int_equal(hub_window_lengths_parse(&lengths, windows, &err), SB_OK);
     assert_int_equal(hub_windows_init(&cluster.world.store, &lengths, bytes_max, &err), SB_OK);
     greet(&cluster.world, &cluster.session, 'a');
-    cluster_define(&cluster.world, &cluster.session);
     cluster.number = 0;
+}
+
+static void open_with(const char *windows, const char *views, size_t bytes_max)
+{
+    open_bare(windows, views, bytes_max);
+    cluster_define(&cluster.world, &cluster.session);
 }
 
 static int open_cluster(void **state)
@@ -261,6 +267,82 @@ static void without_memory_a_row_has_no_windows(void **state)
     close_cluster(NULL);
 }
 
+static void define_counter(uint32_t id, const char *name)
+{
+    struct sb_buf *buf = begin(&cluster.world, 4, "DEFINE");
+    sb_mp_put_array(buf, 1);
+    put_family(buf, id, name, "counter", NULL, 0);
+    sb_mp_put_array(buf, 1);
+    put_series(buf, id, id, "");
+    sb_mp_put_array(buf, 0);
+    assert_int_equal(deliver(&cluster.world, &cluster.session), HUB_OK);
+}
+
+static void a_ratio_whose_first_hit_comes_late_has_the_looks_of_the_window(void **state)
+{
+    (void) state;
+    open_bare("60s", NULL, 64 << 20);
+    define_counter(D_LOOKS, "c:looks_total");
+    join_late();
+    cluster_send(&cluster, (struct test_frame){.contribution = 2, .n_cells = 1, .cells = {{D_LOOKS, 1000}}});
+    pass(70 * 1000);
+    define_counter(D_HITS, "c:hits_total");
+    looks(2, 1, 1004);
+    pass(1000);
+    assert_windows("full", RATIO "0.25\n");
+    close_cluster(NULL);
+}
+
+static void rows_that_nobody_counts_in_any_more_leave_no_memory_behind(void **state)
+{
+    (void) state;
+    join_late();
+    waits(2, 0, 100, 0, 150);
+    waits(0, 0, 100, 0, 150);
+    pass(1000);
+    for (uint32_t id = 0; id < 4; id++) {
+        assert_int_equal(cluster_tell(&cluster, &cluster.session, "END", id), HUB_OK);
+        assert_int_equal(cluster_tell(&cluster, &cluster.session, "FORGET", id), HUB_OK);
+    }
+    pass(50 * 1000);
+    assert_windows("full", MEAN "1.5\n" MEDIAN "1.5\n");
+    assert_true(cluster.world.store.windows->bytes > 0);
+    pass(75 * 1000);
+    assert_int_equal(cluster.world.store.windows->bytes, 0);
+    char *text = scrape_as(&cluster.world, "full", SB_EXPO_TEXT);
+    assert_non_null(strstr(text, "c:wait_seconds_count{model_name=\"m\",service_name=\"s\"} 100\n"));
+    free(text);
+}
+
+static void what_comes_unseen_while_its_row_is_added_up_is_in_no_window(void **state)
+{
+    (void) state;
+    enum { N = HUB_WINDOW_LOOKS + 100 }; /* more than a piece of a round */
+    struct world *world = &cluster.world;
+    for (uint32_t id = 0; id < N; id++) {
+        char source[64];
+        snprintf(source, sizeof source, "service_name=s,job_name=j%u,dp_rank=0", id);
+        cluster_add(&cluster, &cluster.session, id, id + 1, source, "model_name=m,role=decode");
+        waits(id, 1, 0, 0, 0.5);
+    }
+    pass(1000);
+    waits(1, 101, 0, 0, 50.5);
+    pass(70 * 1000);
+    assert_windows("full", "");
+
+    world->now_ms += 20 * 1000; /* the agent is cut off, and counts on */
+    hub_store_sweep(&world->store, world->now_ms, 15 * 1000, 24 * 3600 * 1000);
+    hub_windows_begin_round(&world->store, world->now_ms);
+    assert_true(hub_windows_go_on(&world->store));
+    waits(0, 11, 0, 0, 5.5);
+    while (hub_windows_go_on(&world->store)) {
+    }
+    for (int second = 0; second < 65; second++) { /* a wrong copy would show when it is as old as the window */
+        pass(1000);
+        assert_windows("full", "");
+    }
+}
+
 static void lengths_are_checked(void **state)
 {
     (void) state;
@@ -288,6 +370,9 @@ int main(void)
         cmocka_unit_test(several_windows_share_a_name),
         cmocka_unit_test(a_view_of_an_operator_may_have_windows),
         cmocka_unit_test(without_memory_a_row_has_no_windows),
+        cmocka_unit_test(a_ratio_whose_first_hit_comes_late_has_the_looks_of_the_window),
+        TEST(rows_that_nobody_counts_in_any_more_leave_no_memory_behind),
+        TEST(what_comes_unseen_while_its_row_is_added_up_is_in_no_window),
         cmocka_unit_test(lengths_are_checked),
     };
 #undef TEST
