@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -77,9 +79,16 @@ def test_flags_are_explained(binaries: Path, program: str, flags: list[str], cod
     assert done.returncode == code if code is not None else done.returncode > 0
 
 
-def demo(binaries: Path, *flags: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, REPOSITORY / "scripts" / "demo.py", "--bin", binaries, *flags], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+@contextmanager
+def demo(binaries: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """The demo; one that a failed test leaves running is ended."""
+    with subprocess.Popen([sys.executable, REPOSITORY / "scripts" / "demo.py", "--bin", binaries, *flags], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as running:
+        try:
+            yield running
+        finally:
+            if running.poll() is None:
+                running.send_signal(signal.SIGINT)
 
 
 def test_demo_once_prints_numbers_and_leaves_nothing(binaries: Path) -> None:
@@ -93,13 +102,13 @@ def test_demo_plays_until_ctrl_c_and_leaves_nothing(binaries: Path) -> None:
     with demo(binaries) as running:
         assert running.stdout is not None
         text = ""
-        while "Ctrl-C" not in text:
+        while "logs are in" not in text:
             line = running.stdout.readline()
             assert line, text
             text += line
-        (port,) = re.findall(r"http://127.0.0.1:(\d+)/metrics\?type=dp", text)
+        (port,) = re.findall(r"http://127.0.0.1:(\d+)/metrics +the hub", text)
         wait_for(lambda: b"vllm:num_requests_running{" in http_get(int(port), "/metrics?type=dp")[2], "numbers are shown")
-        folder = Path(re.findall(r"(\S+) +its logs", text)[0])
+        folder = Path(re.findall(r"logs are in (\S+)", text)[0])
         assert folder.is_dir()
         running.send_signal(signal.SIGINT)
         assert "stopping" in running.communicate(timeout=15)[0]
