@@ -143,6 +143,7 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
         agent_publishers_sweep(self->publishers, is_empty, now_ms);
     commit(self, now_ms);
     feed_hubs(self, now_ms);
+    agent_stat_lines_tick(&self->stat_lines, self->ledger, now_ms);
     if (self->commit.is_released && is_due(&self->retired_ms, RETIRE_MS, now_ms))
         retire(self, now_ms);
     if (self->stopping_ms == 0)
@@ -156,6 +157,7 @@ static void reload(struct agent *self)
     if (!agent_settings_reload(self->loaded))
         return;
     self->throttle.period_ms = self->settings->snapshot_period;
+    self->stat_lines.period_ms = self->settings->log_stats;
     agent_commit_set_period(&self->commit, self->settings->commit_period, sb_mono_ms());
     agent_publishers_set_timeouts(self->publishers, self->settings->source_timeout, self->settings->forget_after);
     for (size_t i = 0; i < self->n_hubs; i++)
@@ -177,6 +179,25 @@ static int on_signal(void *arg, int signal_number)
     self->stopping_ms = sb_mono_ms();
     agent_commit_hurry(&self->commit);
     return 0;
+}
+
+static const char *label_or_nothing(const struct agent_contribution *source, const char *name)
+{
+    const char *value = sb_labelset_value(source->source, name);
+    value = value ? value : sb_labelset_value(source->identity, name);
+    return value ? value : "";
+}
+
+static void log_stats(void *arg, const struct agent_contribution *source, const char *text)
+{
+    (void) arg;
+    sb_log(SB_LOG_INFO, "statistics",
+           "service=\"%s\" model=\"%s\" job=\"%s\" instance=\"%s\" role=\"%s\" dp_rank=\"%s\" stage=\"%s\" "
+           "replica=\"%s\" %s",
+           label_or_nothing(source, "service_name"), label_or_nothing(source, "model_name"),
+           label_or_nothing(source, "job_name"), label_or_nothing(source, "instance_id"),
+           label_or_nothing(source, "role"), label_or_nothing(source, "dp_rank"), label_or_nothing(source, "stage"),
+           label_or_nothing(source, "replica"), text);
 }
 
 /* Opening and closing */
@@ -225,6 +246,7 @@ struct agent *agent_new(struct sb_settings *settings, struct sb_err *err)
     self->failure_logged_ms = -LOG_EVERY_MS;
     name_node(self);
     agent_throttle_init(&self->throttle, self->settings->snapshot_period);
+    agent_stat_lines_init(&self->stat_lines, self->settings->log_stats, log_stats, self);
     if (agent_open_state(self, err) != SB_OK || open_sockets(self, err) != SB_OK ||
         agent_open_hubs(self, err) != SB_OK || open_loop(self, err) != SB_OK) {
         agent_destroy(&self);
@@ -255,6 +277,7 @@ void agent_destroy(struct agent **self_p)
     agent_ingest_destroy(&self->ingest);
     agent_commit_release(&self->commit);
     agent_throttle_release(&self->throttle);
+    agent_stat_lines_release(&self->stat_lines);
     agent_publishers_destroy(&self->publishers);
     agent_ledger_destroy(&self->ledger);
     if (self->statefile)

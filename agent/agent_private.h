@@ -7,6 +7,7 @@
 #include "agent/hublink.h"
 #include "agent/ingest.h"
 #include "agent/self.h"
+#include "agent/stat_lines.h"
 #include "agent/throttle.h"
 #include "common/catalog.h"
 #include "common/http.h"
@@ -23,6 +24,7 @@ struct agent {
     struct sb_statefile *statefile;
     struct agent_commit commit;
     struct agent_throttle throttle;
+    struct agent_stat_lines stat_lines;
     struct agent_ingest *ingest;
     struct agent_hublink hubs[AGENT_HUBS_MAX];
     size_t n_hubs;

@@ -10,6 +10,7 @@
 #include "common/signals.h"
 #include "hub/http_api.h"
 #include "hub/peers.h"
+#include "hub/stat_table.h"
 #include "hub/windows.h"
 
 enum {
@@ -35,6 +36,7 @@ struct hub {
     struct hub_counters counters;
     struct hub_store store;
     struct hub_peers peers;
+    struct hub_stat_table stat_table;
     struct hub_api api;
     zloop_t *loop;
     zsock_t *router;
@@ -62,7 +64,8 @@ static int on_slice(zloop_t *loop, int timer, void *arg)
 {
     (void) timer;
     struct hub *self = arg;
-    if (hub_computed_go_on(&self->store) || hub_windows_go_on(&self->store))
+    if (hub_computed_go_on(&self->store) || hub_windows_go_on(&self->store) ||
+        hub_stat_table_go_on(&self->stat_table, &self->store))
         (void) zloop_timer(loop, SLICE_PAUSE_MS, 1, on_slice, self); /* else the next pulse does */
     return 0;
 }
@@ -74,6 +77,7 @@ static int on_pulse(zloop_t *loop, int timer, void *arg)
     hub_peers_take(&self->peers, now_ms);
     hub_computed_begin_round(&self->store, now_ms);
     hub_windows_begin_round(&self->store, now_ms);
+    hub_stat_table_begin(&self->stat_table, &self->store, now_ms);
     return on_slice(loop, timer, self);
 }
 
@@ -97,6 +101,25 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
     return 0;
 }
 
+static const char *label_or_nothing(const struct sb_labelset *labels, const char *name)
+{
+    const char *value = sb_labelset_value(labels, name);
+    return value ? value : "";
+}
+
+static void log_stats(void *arg, const struct sb_labelset *labels, uint32_t n_sources, const char *text)
+{
+    (void) arg;
+    if (!labels) {
+        sb_log(SB_LOG_INFO, "statistics are cut", "rows=%d sources_left_out=%u", HUB_STAT_ROWS_MAX, n_sources);
+        return;
+    }
+    sb_log(SB_LOG_INFO, "statistics", "service=\"%s\" model=\"%s\" stage=\"%s\" role=\"%s\" node=\"%s\" sources=%u %s",
+           label_or_nothing(labels, "service_name"), label_or_nothing(labels, "model_name"),
+           label_or_nothing(labels, "stage"), label_or_nothing(labels, "role"), label_or_nothing(labels, "node"),
+           n_sources, text);
+}
+
 /* Ends the loop once no scrape is under way, or time is up. */
 static int on_stop_check(zloop_t *loop, int timer, void *arg)
 {
@@ -114,6 +137,7 @@ static int on_signal(void *arg, int signal_number)
         return 0;
     if (signal_number == SIGHUP) {
         (void) hub_settings_reload(self->loaded);
+        self->stat_table.period_ms = self->settings->log_stats;
         self->peers.max = (size_t) self->settings->agents_max; /* the timeout is looked up when it is used */
         self->api.memory.max = (size_t) self->settings->scrape_memory_max;
         return 0;
@@ -219,6 +243,7 @@ struct hub *hub_new(struct sb_settings *settings, struct sb_err *err)
     self->signal_fd = -1;
     self->started_ms = sb_mono_ms();
     self->ticked_ms = self->started_ms;
+    hub_stat_table_init(&self->stat_table, self->settings->log_stats, log_stats, self);
     if (open_store(self, err) == SB_OK && open_router(self, err) == SB_OK && open_loop(self, err) == SB_OK)
         return self;
     hub_destroy(&self);
@@ -241,8 +266,10 @@ void hub_destroy(struct hub **self_p)
     zsock_destroy(&self->router);
     if (self->lock_fd >= 0)
         close(self->lock_fd);
-    if (self->store.counters)
+    if (self->store.counters) {
+        hub_stat_table_release(&self->stat_table, &self->store);
         hub_store_release(&self->store);
+    }
     hub_view_specs_release(&self->views);
     hub_computed_specs_release(&self->computed);
     sb_catalog_destroy(&self->catalog);

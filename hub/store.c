@@ -116,6 +116,7 @@ static void destroy_contribution(struct hub_store *self, struct hub_contribution
     sb_labelsets_drop(self->index.labelsets, &contribution->role);
     hub_values_release(&contribution->values);
     hub_rates_destroy(&contribution->rates);
+    free(contribution->stats);
     free(contribution->wire_gauges);
     free(contribution);
 }

@@ -81,7 +81,8 @@ struct hub_contribution {
     int64_t left_out_ms; /* since when, if so */
     bool is_watched;     /* its counts so far were seen to come, or are known to be of the past */
     bool is_from_zero;   /* it began while the hub watched */
-    struct hub_rates *rates; /* of what is computed; NULL: no sample yet; owned */
+    struct hub_rates *rates;     /* of what is computed; NULL: no sample yet; owned */
+    struct hub_stat_seen *stats; /* what the log's table was told of it last (stat_table.h); NULL: nothing; owned */
     uint32_t n_wire_gauges;
     uint32_t cap_wire_gauges;
     struct hub_wire_gauge *wire_gauges;          /* the last frame's, in its order; owned */
