@@ -13,7 +13,9 @@
 
 enum {
     TICK_MS = 20, /* waking up is most of the cost at real rates */
-    THROTTLE_MS = 50,
+    MORE_MS =
+        1, /* while a hub takes one queue of frames after another; a hub that takes none has to wait for the tick */
+    ASK_MS = 50,
     SWEEP_MS = 1000,
     RETIRE_MS = 5000,
     BUSY_MESSAGES = 64, /* a tick: with more the sockets wake the loop themselves, or queues would overflow */
@@ -96,6 +98,23 @@ static void feed_hubs(struct agent *self, int64_t now_ms)
     self->is_lineage_new = false;
 }
 
+/* Frames of hundreds of sources are many queues long: with one a tick the last would be half a second late. */
+static int feed_more(zloop_t *loop, int timer, void *arg)
+{
+    struct agent *self = arg;
+    bool has_more = false;
+    if (timer == self->more_timer)
+        self->more_timer = 0;
+    feed_hubs(self, sb_mono_ms());
+    for (size_t i = 0; i < self->n_hubs; i++)
+        has_more = has_more || self->hubs[i].has_more;
+    if (has_more && self->more_timer == 0) {
+        const int made = zloop_timer(loop, MORE_MS, 1, feed_more, self);
+        self->more_timer = made > 0 ? made : 0; /* without it the next tick goes on */
+    }
+    return 0;
+}
+
 static void retire(struct agent *self, int64_t now_ms)
 {
     const struct agent_retire_cfg cfg = {
@@ -124,8 +143,6 @@ static bool is_delivered(const struct agent *self)
 
 static int on_tick(zloop_t *loop, int timer, void *arg)
 {
-    (void) loop;
-    (void) timer;
     struct agent *self = arg;
     int64_t now_ms = sb_mono_ms();
     if (now_ms - self->ticked_ms < TICK_MS / 2)
@@ -135,14 +152,13 @@ static int on_tick(zloop_t *loop, int timer, void *arg)
     const bool is_empty = drain(self);
     choose_pace(self);
     now_ms = sb_mono_ms();
-    if (is_due(&self->throttled_ms, THROTTLE_MS, now_ms)) {
-        agent_throttle_pass(&self->throttle, self->ledger, now_ms);
+    agent_throttle_pass(&self->throttle, self->ledger, now_ms);
+    if (is_due(&self->asked_ms, ASK_MS, now_ms))
         agent_publishers_tick(self->publishers, now_ms);
-    }
     if (self->stopping_ms == 0 && is_due(&self->swept_ms, SWEEP_MS, now_ms))
         agent_publishers_sweep(self->publishers, is_empty, now_ms);
     commit(self, now_ms);
-    feed_hubs(self, now_ms);
+    (void) feed_more(loop, timer, self);
     agent_stat_lines_tick(&self->stat_lines, self->ledger, now_ms);
     if (self->commit.is_released && is_due(&self->retired_ms, RETIRE_MS, now_ms))
         retire(self, now_ms);

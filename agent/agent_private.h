@@ -35,8 +35,9 @@ struct agent {
 
     bool is_busy;          /* the sockets are readers of the loop, not only of the tick */
     uint32_t n_since_tick; /* messages */
+    int more_timer;        /* that goes on feeding the hubs; 0: none */
     bool is_lineage_new;   /* the hubs' sessions must start anew */
-    int64_t ticked_ms, throttled_ms, swept_ms, retired_ms, failure_logged_ms;
+    int64_t ticked_ms, asked_ms, swept_ms, retired_ms, failure_logged_ms;
     int64_t stopping_ms; /* since when; 0: not stopping */
 };
 

@@ -176,12 +176,14 @@ enum agent_uplink_event agent_hublink_tick(struct agent_hublink *self, const str
     if (!self->socket)
         return AGENT_UPLINK_FINE;
     const bool was_open = agent_hublink_is_open(self);
+    const uint64_t before = self->uplink.number;
     const bool is_over = is_gone(self); /* what had arrived by then is still to be read */
     enum agent_uplink_event event = receive(self, now_ms);
     if (!was_open && agent_hublink_is_open(self))
         log_welcome(self);
     if (event == AGENT_UPLINK_FINE)
         event = agent_uplink_pump(&self->uplink, release, now_ms);
+    self->has_more = self->uplink.is_blocked && self->uplink.number != before;
     if (event == AGENT_UPLINK_FINE && is_over) {
         end_session(self, "disconnected", now_ms);
         return AGENT_UPLINK_FINE;

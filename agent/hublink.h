@@ -25,6 +25,7 @@ struct agent_hublink {
     void *socket;   /* libzmq's; NULL: between sessions */
     void *monitor;  /* tells of the connection's beginning and end */
     bool is_connected;
+    bool has_more; /* frames wait since the socket's queue is full, and it took some in the last tick */
     int64_t wait_ms;
     int64_t next_try_ms;
     int64_t down_ms; /* since when there is no open session */
@@ -37,7 +38,8 @@ enum sb_rc agent_hublink_init(struct agent_hublink *self, const struct agent_upl
                               uint64_t seed, int64_t now_ms, struct sb_err *err) SB_CHECK;
 void agent_hublink_destroy(struct agent_hublink *self);
 
-/* Connects, receives, sends. AGENT_UPLINK_ROLLED_BACK, AGENT_UPLINK_CLOSED: a new lineage is due; the
+/* Connects, receives, sends. With has_more it is worth while to come back soon: a queue's length of frames goes each
+ * time. AGENT_UPLINK_ROLLED_BACK, AGENT_UPLINK_CLOSED: a new lineage is due; the
  * session is over then. */
 enum agent_uplink_event agent_hublink_tick(struct agent_hublink *self, const struct agent_uplink_release *release,
                                            int64_t now_ms);

@@ -1,7 +1,9 @@
 /*
  * An engine that publishes one record again and again, without losing any (it waits where a real one would drop).
  *
- * usage: bench_publish ENDPOINT MESSAGES PER_SECOND RECORD_FILE   PER_SECOND 0: flat out.
+ * usage: bench_publish ENDPOINT MESSAGES PER_SECOND RECORD_FILE [SOURCES]
+ *
+ * PER_SECOND 0: flat out. With SOURCES each message has a record of each of so many schedulers.
  */
 #include <endian.h>
 #include <inttypes.h>
@@ -40,10 +42,25 @@ static void put_pair(struct sb_buf *out, const char *name, const char *value)
     sb_mp_put_str(out, value);
 }
 
-static void send_hello(void *socket)
+static void put_source(struct sb_buf *hello, uint32_t index)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", index);
+    sb_mp_put_map(hello, 7);
+    sb_mp_put_str(hello, "index");
+    sb_mp_put_uint(hello, index);
+    put_pair(hello, "service_name", "bench");
+    put_pair(hello, "model_name", "m");
+    put_pair(hello, "job_name", id);
+    put_pair(hello, "instance_id", id);
+    put_pair(hello, "role", "both");
+    put_pair(hello, "dp_rank", rank);
+}
+
+static void send_hello(void *socket, uint32_t n_sources)
 {
     struct sb_buf hello;
-    sb_buf_init(&hello, 4096);
+    sb_buf_init(&hello, 1 << 20);
     sb_mp_put_map(&hello, 6);
     put_pair(&hello, "publisher", id);
     put_pair(&hello, "host", "bench");
@@ -56,16 +73,9 @@ static void send_hello(void *socket)
     put_pair(&hello, "name", "vllm");
     put_pair(&hello, "version", "0.32.0");
     sb_mp_put_str(&hello, "sources");
-    sb_mp_put_array(&hello, 1);
-    sb_mp_put_map(&hello, 7);
-    sb_mp_put_str(&hello, "index");
-    sb_mp_put_uint(&hello, 0);
-    put_pair(&hello, "service_name", "bench");
-    put_pair(&hello, "model_name", "m");
-    put_pair(&hello, "job_name", id);
-    put_pair(&hello, "instance_id", id);
-    put_pair(&hello, "role", "both");
-    put_pair(&hello, "dp_rank", "0");
+    sb_mp_put_array(&hello, n_sources);
+    for (uint32_t i = 0; i < n_sources; i++)
+        put_source(&hello, i);
     send_message(socket, "hello", 1, 0, &hello);
     sb_buf_release(&hello);
 }
@@ -94,8 +104,9 @@ static size_t read_file(const char *path, uint8_t *out, size_t cap)
 int main(int argc, char **argv)
 {
     static uint8_t record[1 << 20];
-    if (argc != 5)
+    if (argc != 5 && argc != 6)
         return 2;
+    const uint32_t n_sources = argc == 6 ? (uint32_t) strtoul(argv[5], NULL, 10) : 1;
     uint64_t n = strtoull(argv[2], NULL, 10);
     double per_second = strtod(argv[3], NULL);
     size_t len = read_file(argv[4], record, sizeof record);
@@ -112,20 +123,22 @@ int main(int argc, char **argv)
         perror(argv[1]);
         return 1;
     }
-    send_hello(socket);
+    send_hello(socket, n_sources);
 
     struct sb_buf payload;
     sb_buf_init(&payload, 1 << 21);
     double start_s = sb_mono_s();
     for (uint64_t i = 1; i <= n; i++) {
         sb_buf_clear(&payload);
-        sb_mp_put_array(&payload, 1);
-        sb_mp_put_array(&payload, 4);
-        sb_mp_put_str(&payload, "step");
-        sb_mp_put_uint(&payload, 0);
-        sb_mp_put_float(&payload, sb_mono_s());
-        sb_buf_put(&payload, record, len);
-        send_message(socket, "rec", i, 1, &payload);
+        sb_mp_put_array(&payload, n_sources);
+        for (uint32_t source = 0; source < n_sources; source++) {
+            sb_mp_put_array(&payload, 4);
+            sb_mp_put_str(&payload, "step");
+            sb_mp_put_uint(&payload, source);
+            sb_mp_put_float(&payload, sb_mono_s());
+            sb_buf_put(&payload, record, len);
+        }
+        send_message(socket, "rec", (i - 1) * n_sources + 1, n_sources, &payload);
         if (per_second > 0)
             pause_until(start_s + (double) i / per_second);
     }
