@@ -83,10 +83,10 @@ void binding_observe_total(struct agent_binding *self, const struct plan_family 
         .family = family->family, .series = index, .number = self->when->number, .values = cells, .n = series->n};
     const bool has_room = self->run && agent_run_has_room(self->raws, self->run, &raw);
     const uint32_t place = has_room ? agent_ledger_place_of(self->ledger, self->to, index) : AGENT_NONE;
-    if (place == AGENT_NONE)
-        agent_ledger_counters(self->ledger)->totals_left_out++;
-    else if (is_told_again)
+    bool is_taken = place != AGENT_NONE;
+    if (is_taken && is_told_again)
         agent_run_base(self->raws, self->run, &raw);
-    else if (!agent_run_add(self->raws, self->run, &raw, self->to->live + place))
-        agent_ledger_counters(self->ledger)->totals_left_out++;
+    else if (is_taken)
+        is_taken = agent_run_add(self->raws, self->run, &raw, self->to->live + place);
+    agent_ledger_counters(self->ledger)->totals_left_out += !is_taken;
 }
