@@ -414,6 +414,15 @@ static bool parse_expectation(char *text, struct hub_expectation *out)
     return true;
 }
 
+static bool is_said_before(const struct hub_expectations *self, const struct hub_expectation *item)
+{
+    for (uint32_t i = 0; &self->at[i] < item; i++) {
+        if (strcmp(self->at[i].role, item->role) == 0 && strcmp(self->at[i].service, item->service) == 0)
+            return true;
+    }
+    return false;
+}
+
 enum sb_rc hub_expectations_parse(struct hub_expectations *self, const char *text, struct sb_err *err)
 {
     *self = (struct hub_expectations){.n = 0};
@@ -427,6 +436,8 @@ enum sb_rc hub_expectations_parse(struct hub_expectations *self, const char *tex
             rc = sb_fail(err, SB_INVAL, "over %d numbers of workers", HUB_EXPECTATIONS_MAX);
         else if (!parse_expectation(item, &self->at[self->n++]))
             rc = sb_fail(err, SB_INVAL, "'%s' is not like prefill=2,chat/decode=8", text);
+        else if (is_said_before(self, &self->at[self->n - 1]))
+            rc = sb_fail(err, SB_INVAL, "'%s' says the number of one role twice", text);
     }
     free(copy);
     return rc;

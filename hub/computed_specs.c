@@ -25,6 +25,26 @@ struct context {
     struct sb_yaml yaml;
 };
 
+/* The length without _total, which the name of a family may have or not. */
+static size_t stem(const char *name)
+{
+    static const char total[] = "_total";
+    const size_t len = strlen(name);
+    const size_t n = sizeof total - 1;
+    return len > n && strcmp(name + len - n, total) == 0 ? len - n : len;
+}
+
+/* Does any of the first i mean the same as the one at i? */
+static bool has_before(const struct hub_texts *texts, size_t i)
+{
+    const size_t len = stem(texts->at[i]);
+    for (size_t k = 0; k < i; k++) {
+        if (stem(texts->at[k]) == len && strncmp(texts->at[k], texts->at[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
 static enum sb_rc read_texts(struct context *self, yaml_node_t *map, const char *key, size_t max, struct hub_texts *out,
                              struct sb_err *err)
 {
@@ -34,6 +54,10 @@ static enum sb_rc read_texts(struct context *self, yaml_node_t *map, const char 
     enum sb_rc rc = sb_yaml_strings(&self->yaml, node, key, &self->specs->arena, &out->at, &out->n, err);
     if (rc == SB_OK && out->n > max)
         rc = sb_yaml_fail(&self->yaml, node, err, "%s has over %zu items", key, max);
+    for (size_t i = 1; rc == SB_OK && i < out->n; i++) {
+        if (has_before(out, i))
+            rc = sb_yaml_fail(&self->yaml, node, err, "%s has '%s' twice, and would count it twice", key, out->at[i]);
+    }
     return rc;
 }
 
@@ -73,6 +97,19 @@ static const struct sb_family *find_family(const struct sb_catalog *catalog, con
     return family ? family : sb_catalog_family(catalog, total, strlen(total));
 }
 
+/* Of families that the catalog knows. */
+static enum sb_rc check_types(struct context *self, yaml_node_t *node, const struct hub_computed_spec *spec,
+                              const struct hub_texts *names, enum sb_type wanted, struct sb_err *err)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        const struct sb_family *family = find_family(self->catalog, names->at[i]);
+        if (family && family->type != wanted)
+            return sb_yaml_fail(&self->yaml, node, err, "'%s': %s is a %s, and %s takes a %s", spec->name, family->name,
+                                sb_type_text(family->type), hub_compute_types[spec->type].name, sb_type_text(wanted));
+    }
+    return SB_OK;
+}
+
 static enum sb_rc read_sources(struct context *self, yaml_node_t *node, struct hub_computed_spec *spec,
                                struct sb_err *err)
 {
@@ -83,14 +120,8 @@ static enum sb_rc read_sources(struct context *self, yaml_node_t *node, struct h
     if ((spec->sources.n > 0) != (type->sources != HUB_SOURCE_NONE))
         return sb_yaml_fail(&self->yaml, node, err, "'%s': %s has %s sources", spec->name, type->name,
                             type->sources == HUB_SOURCE_NONE ? "no" : "families as");
-    const enum sb_type wanted = type->sources == HUB_SOURCE_GAUGE ? SB_GAUGE : SB_COUNTER;
-    for (size_t i = 0; i < spec->sources.n; i++) {
-        const struct sb_family *family = find_family(self->catalog, spec->sources.at[i]);
-        if (family && family->type != wanted)
-            return sb_yaml_fail(&self->yaml, node, err, "'%s': %s is a %s, and %s takes a %s", spec->name, family->name,
-                                sb_type_text(family->type), type->name, sb_type_text(wanted));
-    }
-    return SB_OK;
+    return check_types(self, node, spec, &spec->sources, type->sources == HUB_SOURCE_GAUGE ? SB_GAUGE : SB_COUNTER,
+                       err);
 }
 
 static enum sb_rc read_roles(struct context *self, yaml_node_t *node, struct hub_computed_spec *spec,
@@ -138,6 +169,8 @@ static enum sb_rc read_capacity(struct context *self, yaml_node_t *node, struct 
                           spec->name);
     if (rc == SB_OK && spec->backlog.n > 0 && !is_capacity(spec->type))
         rc = sb_yaml_fail(&self->yaml, node, err, "'%s': backlog goes with types of capacity only", spec->name);
+    if (rc == SB_OK)
+        rc = check_types(self, node, spec, &spec->backlog, SB_GAUGE, err);
     if (rc == SB_OK && target && spec->type != HUB_COMPUTE_capacity_replicas)
         rc = sb_yaml_fail(&self->yaml, target, err, "target goes with capacity_replicas only");
     if (rc == SB_OK && target)

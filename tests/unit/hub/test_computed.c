@@ -259,7 +259,15 @@ static void expected_workers_can_be_said(void **state)
     assert_lines(&computing.cluster, "full", "x_decode_workers", "x_decode_workers" FULL "1\n"); /* j1, of two ranks */
     assert_lines(&computing.cluster, "full", "x_decode_gone", "x_decode_gone" FULL "2\n");
     close_computing(NULL);
-    static const char *const bad[] = {"decode", "=2", "decode=", "decode=-1", "decode=x", "s/=1", "decode=99999"};
+    static const char *const bad[] = {"decode",
+                                      "=2",
+                                      "decode=",
+                                      "decode=-1",
+                                      "decode=x",
+                                      "s/=1",
+                                      "decode=99999",
+                                      "decode=1,decode=2",
+                                      "s/decode=1,a=1,s/decode=1"};
     for (size_t i = 0; i < SB_COUNT(bad); i++) {
         struct hub_expectations expectations;
         struct sb_err err = {.text = ""};
@@ -287,6 +295,14 @@ static void mistakes_are_told_with_their_line(void **state)
          "c.yaml:3: 'x_a': worker_count has no sources"},
         {"version: 1\ncomputed:\n  a: {type: pd_ratio, phase: after_aggregation, roles: [b], help: h}\n",
          "c.yaml:3: 'x_a': pd_ratio takes 2 to 2 roles"},
+        {"version: 1\ncomputed:\n  a: {type: worker_count, phase: after_aggregation, roles: [b, c, b], help: h}\n",
+         "c.yaml:3: roles has 'b' twice"},
+        {"version: 1\ncomputed:\n  a: {type: counter_rate, phase: before_aggregation, sources: [c:done, "
+         "c:done_total], help: h}\n",
+         "c.yaml:3: sources has 'c:done_total' twice"},
+        {"version: 1\ncomputed:\n  a: {type: capacity_demand, phase: after_aggregation, roles: [b], sources: [c:done], "
+         "backlog: [c:running, c:hits], help: h}\n",
+         "c.yaml:3: 'x_a': c:hits_total is a counter, and capacity_demand takes a gauge"},
         {"version: 1\ncomputed:\n  a: {type: worker_count, phase: after_aggregation, state: asleep, help: h}\n",
          "c.yaml:3: state is active or inactive"},
         {"version: 1\ncomputed:\n  a b: {type: worker_count, phase: after_aggregation, help: h}\n",
