@@ -28,7 +28,7 @@ struct hub_track {
     size_t *all_bytes; /* of all tracks: borrowed from the windows, which live longer */
     uint32_t n_copies;
     struct sb_labelset *rows[HUB_VIEWS_MAX]; /* of each view with windows: the row that it is part of; owned */
-    struct copies copies[];                  /* by window */
+    struct copies *copies;                   /* by window; NULL: none so far; owned */
 };
 
 enum sb_rc hub_window_lengths_parse(struct hub_window_lengths *out, const char *text, struct sb_err *err)
@@ -129,6 +129,19 @@ void hub_windows_destroy(struct hub_windows **self_p)
 
 /* --- tracks --- */
 
+static void release_numbers(struct hub_track *self)
+{
+    hub_values_release(&self->unseen_high);
+    hub_values_release(&self->unseen_low);
+    hub_values_release(&self->now);
+    for (uint32_t w = 0; self->copies && w < self->n_copies; w++) {
+        for (size_t i = 0; i < COPIES_MAX; i++)
+            hub_values_release(&self->copies[w].at[i]);
+    }
+    free(self->copies);
+    self->copies = NULL;
+}
+
 void hub_track_destroy(struct hub_track **self_p, struct sb_labelsets *labelsets)
 {
     struct hub_track *self = *self_p;
@@ -140,13 +153,7 @@ void hub_track_destroy(struct hub_track **self_p, struct sb_labelsets *labelsets
             sb_labelsets_drop(labelsets, &self->rows[v]);
     }
     *self->all_bytes -= self->bytes;
-    hub_values_release(&self->unseen_high);
-    hub_values_release(&self->unseen_low);
-    hub_values_release(&self->now);
-    for (uint32_t w = 0; w < self->n_copies; w++) {
-        for (size_t i = 0; i < COPIES_MAX; i++)
-            hub_values_release(&self->copies[w].at[i]);
-    }
+    release_numbers(self);
     free(self);
 }
 
@@ -155,8 +162,7 @@ static struct hub_track *track_of(struct hub_store *store, struct hub_group *gro
 {
     if (group->track)
         return group->track;
-    const uint32_t n = store->windows->lengths->n;
-    struct hub_track *made = calloc(1, sizeof *made + n * sizeof made->copies[0]);
+    struct hub_track *made = calloc(1, sizeof *made);
     bool is_ok = made != NULL;
     if (made)
         made->all_bytes = &store->windows->bytes;
@@ -168,7 +174,7 @@ static struct hub_track *track_of(struct hub_store *store, struct hub_group *gro
         is_ok = made->rows[v] != NULL;
     }
     if (made)
-        made->n_copies = n;
+        made->n_copies = store->windows->lengths->n;
     if (!is_ok)
         hub_track_destroy(&made, store->index.labelsets);
     group->track = made;
@@ -177,24 +183,24 @@ static struct hub_track *track_of(struct hub_store *store, struct hub_group *gro
 
 static size_t bytes_of(const struct hub_track *self)
 {
-    size_t bytes = sizeof *self + self->n_copies * sizeof self->copies[0] + hub_values_bytes(&self->unseen_high) +
-                   hub_values_bytes(&self->unseen_low) + hub_values_bytes(&self->now);
-    for (uint32_t w = 0; w < self->n_copies; w++) {
+    size_t bytes = sizeof *self + hub_values_bytes(&self->unseen_high) + hub_values_bytes(&self->unseen_low) +
+                   hub_values_bytes(&self->now);
+    bytes += self->copies ? self->n_copies * sizeof self->copies[0] : 0;
+    for (uint32_t w = 0; self->copies && w < self->n_copies; w++) {
         for (size_t i = 0; i < COPIES_MAX; i++)
             bytes += hub_values_bytes(&self->copies[w].at[i]);
     }
     return bytes;
 }
 
-/* Without memory a track has no windows: half of its numbers would be wrong ones. */
+/* Without memory a track has no windows: half of its numbers would be wrong ones. What is left of it counts as part of
+ * its row, not as memory of windows: else many that are off would take all others along. */
 static void switch_off(struct hub_store *store, struct hub_track *track)
 {
     track->is_off = true;
-    hub_values_release(&track->now);
-    for (uint32_t w = 0; w < track->n_copies; w++) {
-        for (size_t i = 0; i < COPIES_MAX; i++)
-            hub_values_release(&track->copies[w].at[i]);
-    }
+    release_numbers(track);
+    store->windows->bytes -= track->bytes;
+    track->bytes = 0;
     store->counters->limits[HUB_LIMIT_window_memory]++;
 }
 
@@ -320,17 +326,17 @@ static void take(struct hub_store *store, struct hub_group *group, const struct 
     struct hub_track *track = track_of(store, group);
     if (!track || track->is_off || sums->n == 0)
         return;
-    bool is_ok = take_now(self, track, &sums->at[0].values);
+    if (!track->copies)
+        track->copies = calloc(track->n_copies, sizeof track->copies[0]);
+    bool is_ok = track->copies && take_now(self, track, &sums->at[0].values);
     track->now_ms = self->round_ms;
     for (uint32_t w = 0; is_ok && w < track->n_copies; w++)
         is_ok = self->copied_ms[w] != self->round_ms || keep(&track->copies[w], track, self->lengths->at[w].ms);
     self->bytes -= track->bytes;
     track->bytes = bytes_of(track);
-    if (!is_ok || self->bytes + track->bytes > self->bytes_max) {
-        switch_off(store, track);
-        track->bytes = bytes_of(track);
-    }
     self->bytes += track->bytes;
+    if (!is_ok || self->bytes > self->bytes_max)
+        switch_off(store, track);
 }
 
 void hub_windows_begin_round(struct hub_store *store, int64_t now_ms)

@@ -267,6 +267,33 @@ static void without_memory_a_row_has_no_windows(void **state)
     close_cluster(NULL);
 }
 
+static void rows_over_the_memory_take_no_others_along(void **state)
+{
+    (void) state;
+    enum { N = 500, ROW_BYTES = 32 * 1024 };
+    struct hub_windows *windows;
+    open_with("60s,5m", "version: 1\nviews:\n  each: {by: [instance_id], windows: true}\n", 10 * ROW_BYTES);
+    windows = cluster.world.store.windows;
+    pass(5000);
+    for (uint32_t id = 0; id < N; id++) {
+        char identity[64];
+        snprintf(identity, sizeof identity, "model_name=m,role=decode,instance_id=i%u", id);
+        cluster_add(&cluster, &cluster.session, id, id + 1, "service_name=s,job_name=j,dp_rank=0", identity);
+        waits(id, 10, 0, 0, 5);
+    }
+    for (int second = 0; second < 3; second++) {
+        pass(1000);
+        assert_true(windows->bytes <= windows->bytes_max);
+    }
+    assert_true(windows->bytes > windows->bytes_max / 2);
+    char *text = scrape_as(&cluster.world, "each", SB_EXPO_TEXT);
+    assert_non_null(strstr(text, "c:wait_seconds_window_mean{instance_id=\"i0\",model_name=\"m\""));
+    assert_null(strstr(text, "c:wait_seconds_window_mean{instance_id=\"i499\",model_name=\"m\""));
+    free(text);
+    assert_true(cluster.world.counters.limits[HUB_LIMIT_window_memory] < N);
+    close_cluster(NULL);
+}
+
 static void define_counter(uint32_t id, const char *name)
 {
     struct sb_buf *buf = begin(&cluster.world, 4, "DEFINE");
@@ -370,6 +397,7 @@ int main(void)
         cmocka_unit_test(several_windows_share_a_name),
         cmocka_unit_test(a_view_of_an_operator_may_have_windows),
         cmocka_unit_test(without_memory_a_row_has_no_windows),
+        cmocka_unit_test(rows_over_the_memory_take_no_others_along),
         cmocka_unit_test(a_ratio_whose_first_hit_comes_late_has_the_looks_of_the_window),
         TEST(rows_that_nobody_counts_in_any_more_leave_no_memory_behind),
         TEST(what_comes_unseen_while_its_row_is_added_up_is_in_no_window),
