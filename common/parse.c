@@ -51,6 +51,13 @@ enum sb_rc sb_parse_duration_ms(const char *text, int64_t *out_ms, struct sb_err
     return parse_amount(text, units, SB_COUNT(units), "needs a unit: ms, s, m or h", out_ms, err);
 }
 
+enum sb_rc sb_parse_seconds_ms(const char *text, int64_t *out_ms, struct sb_err *err)
+{
+    static const struct unit units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 60 * 60 * 1000}};
+    return parse_amount(text, units, SB_COUNT(units), "has no unit of ours: ms, s, m, h, or none for seconds", out_ms,
+                        err);
+}
+
 enum sb_rc sb_parse_bytes(const char *text, int64_t *out_bytes, struct sb_err *err)
 {
     static const struct unit units[] = {{"", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};

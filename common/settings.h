@@ -30,6 +30,7 @@ enum sb_setting_kind {
     SB_SETTING_address,   /* const char *: "127.0.0.1:9464", "[::1]:9464" */
     SB_SETTING_level,     /* int64_t, an enum sb_log_level: "debug", "info", "warn", "error" */
     SB_SETTING_duration,  /* int64_t, milliseconds: "250ms", "2s", "1m", "24h" */
+    SB_SETTING_seconds,   /* the same, and a plain number is so many seconds */
     SB_SETTING_count,     /* int64_t, not negative */
     SB_SETTING_bytes,     /* int64_t: "64KiB", "1MiB", "1GiB" or plain bytes */
     SB_SETTING_flag,      /* bool as int64_t: "true" or "false"; as a flag without value: true */
@@ -73,6 +74,7 @@ struct sb_settings_spec {
 #define SB_FIELD_address const char *
 #define SB_FIELD_level int64_t
 #define SB_FIELD_duration int64_t
+#define SB_FIELD_seconds int64_t
 #define SB_FIELD_count int64_t
 #define SB_FIELD_bytes int64_t
 #define SB_FIELD_flag int64_t
@@ -137,6 +139,7 @@ bool sb_setting_differs(const struct sb_setting *setting, const void *a, const v
 
 /* Parsers of single values, for tests and other users. */
 enum sb_rc sb_parse_duration_ms(const char *text, int64_t *out_ms, struct sb_err *err) SB_CHECK;
+enum sb_rc sb_parse_seconds_ms(const char *text, int64_t *out_ms, struct sb_err *err) SB_CHECK;
 enum sb_rc sb_parse_bytes(const char *text, int64_t *out_bytes, struct sb_err *err) SB_CHECK;
 enum sb_rc sb_parse_count(const char *text, int64_t *out, struct sb_err *err) SB_CHECK;
 

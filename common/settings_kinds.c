@@ -111,6 +111,7 @@ static const struct kind {
     [SB_SETTING_address] = {"ADDRESS", true, parse_address},
     [SB_SETTING_level] = {"LEVEL", false, parse_level},
     [SB_SETTING_duration] = {"DURATION", false, sb_parse_duration_ms},
+    [SB_SETTING_seconds] = {"SECONDS", false, sb_parse_seconds_ms},
     [SB_SETTING_count] = {"COUNT", false, sb_parse_count},
     [SB_SETTING_bytes] = {"BYTES", false, sb_parse_bytes},
     [SB_SETTING_flag] = {"true|false", false, parse_flag},

@@ -20,6 +20,7 @@ KINDS = {
     "address": "`127.0.0.1:9464` or `[::1]:9464`",
     "level": "`debug`, `info`, `warn` or `error`",
     "duration": "a whole number with its unit: `250ms`, `2s`, `1m`, `24h`",
+    "seconds": "the same; without a unit it is seconds: `10`",
     "count": "a whole number",
     "bytes": "a whole number, of bytes or with a unit: `64KiB`, `1MiB`, `2GiB`",
     "flag": "`true` or `false`",

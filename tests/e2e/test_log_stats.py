@@ -21,7 +21,7 @@ def lines(process: Process) -> list[dict[str, str]]:
 
 def test_agent_and_hub_say_what_their_sources_do(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(hub_flags=["--log-stats", "1s"])
-    node = cluster.add_node("node-a", ["--log-stats", "1s"])
+    node = cluster.add_node("node-a", ["--log-stats", "1"])
     sources = [source(index, stage=str(index), service_name='chat "x" y') for index in range(2)]
     with Engine(node, sources) as engine:
         engine.wait_subscribed()

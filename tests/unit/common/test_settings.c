@@ -198,6 +198,21 @@ static void durations(void **state)
     }
 }
 
+static void seconds(void **state)
+{
+    (void) state;
+    int64_t ms = NOT_WRITTEN;
+    assert_int_equal(sb_parse_seconds_ms("10", &ms, NULL), SB_OK);
+    assert_true(ms == 10000);
+    assert_int_equal(sb_parse_seconds_ms("250ms", &ms, NULL), SB_OK);
+    assert_true(ms == 250);
+    assert_int_equal(sb_parse_seconds_ms("2m", &ms, NULL), SB_OK);
+    assert_true(ms == 120000);
+    assert_int_equal(sb_parse_seconds_ms("10d", &ms, NULL), SB_FORMAT);
+    assert_int_equal(sb_parse_seconds_ms("9223372036854775807", &ms, NULL), SB_RANGE);
+    assert_true(ms == 120000);
+}
+
 static void sizes_and_counts(void **state)
 {
     (void) state;
@@ -238,6 +253,7 @@ int main(void)
         cmocka_unit_test(version_is_printed),
         cmocka_unit_test(health_is_asked_with_the_settings_of_the_daemon),
         cmocka_unit_test(durations),
+        cmocka_unit_test(seconds),
         cmocka_unit_test(sizes_and_counts),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
