@@ -1,7 +1,6 @@
 /* Contributions that live, fall silent, end and are forgotten (store.h). */
 #include "hub/rates.h"
 #include "hub/store.h"
-#include "hub/windows.h"
 
 void hub_source_choose(struct hub_source *source)
 {
@@ -59,17 +58,11 @@ static size_t retired_bytes(const struct hub_group *group)
     return bytes;
 }
 
-/* How long a row of this view stays without a live source. */
-static int64_t linger_of(const struct hub_store *self, size_t view)
-{
-    return self->windows && view == self->windows->view ? hub_windows_linger_ms(self->windows) : self->linger_ms;
-}
-
 /* A row that is not shown, and has nothing else, needs no retired part: if it ever comes back, it is a new one. */
 static bool is_row_over(const struct hub_store *self, size_t view, const struct hub_group *group)
 {
     return group->n_members == 1 && group->n_retired == 0 &&
-           !hub_view_shows(&self->views[view], group, self->now_ms, linger_of(self, view));
+           !hub_view_shows(&self->views[view], group, self->now_ms, self->linger_ms);
 }
 
 /* What the contribution's rows will keep of it. */
@@ -234,7 +227,7 @@ static void sweep_views(struct hub_store *self)
     for (size_t i = 0; i < self->n_views; i++) {
         size_t freed;
         self->counters->limits[HUB_LIMIT_kept_rows] +=
-            hub_view_sweep(&self->views[i], self->now_ms, linger_of(self, i), HUB_KEPT_ROWS_MAX, &freed);
+            hub_view_sweep(&self->views[i], self->now_ms, self->linger_ms, HUB_KEPT_ROWS_MAX, &freed);
         self->row_bytes -= freed;
     }
     (void) make_room(self, self->row_bytes_max / HUB_SPARE_SHARE, 0); /* without it, what lives stays as it is */

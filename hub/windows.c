@@ -95,7 +95,7 @@ enum sb_rc hub_windows_init(struct hub_store *store, const struct hub_window_len
         return sb_fail(err, SB_NOMEM, "no memory for windows");
     *self = (struct hub_windows){.lengths = lengths, .bytes_max = bytes_max};
     store->windows = self;
-    self->spec = (struct hub_view_spec){.name = "", .by = {.at = self->by}};
+    self->spec = (struct hub_view_spec){.name = "", .by = {.at = self->by}, .is_kept = true};
     self->query = (struct hub_query){.view = &self->spec};
     if (!join_labels(self, store))
         return sb_fail(err, SB_INVAL, "views with windows group by over %d labels together", HUB_VIEW_LABELS_MAX);
@@ -105,15 +105,6 @@ enum sb_rc hub_windows_init(struct hub_store *store, const struct hub_window_len
     if (!hub_entries_claim_windows(&store->index))
         return sb_fail(err, SB_NOMEM, "no memory for the names of windows");
     return SB_OK;
-}
-
-int64_t hub_windows_linger_ms(const struct hub_windows *self)
-{
-    enum { SPARE_MS = 60 * 1000 }; /* for what comes behind an end, and rounds that take long */
-    int64_t longest_ms = 0;
-    for (uint32_t w = 0; w < self->lengths->n; w++)
-        longest_ms = self->lengths->at[w].ms > longest_ms ? self->lengths->at[w].ms : longest_ms;
-    return longest_ms + longest_ms / HUB_WINDOW_COPIES + SPARE_MS;
 }
 
 void hub_windows_destroy(struct hub_windows **self_p)

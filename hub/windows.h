@@ -55,9 +55,6 @@ bool hub_windows_go_on(struct hub_store *store); /* false: the round is over */
 /* A frame is about to bring what was counted unseen (is_before), or has. */
 void hub_windows_pass_over(struct hub_store *store, struct hub_contribution *contribution, bool is_before);
 
-/* How long a track is kept when nobody counts in it any more: until it is in no window. */
-int64_t hub_windows_linger_ms(const struct hub_windows *self);
-
 /* What a read costs, in looks (rows.h): it goes through all tracks. */
 size_t hub_windows_looks(const struct hub_store *store);
 
