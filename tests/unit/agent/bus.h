@@ -316,4 +316,21 @@ static inline double bus_shown(struct bus *bus, const char *instance, const char
     return -1;
 }
 
+/* Set-up and tear-down of a test that has a bus alone for its state. */
+static inline int bus_open(void **state)
+{
+    struct bus *bus = malloc(sizeof *bus);
+    assert_non_null(bus);
+    bus_init(bus);
+    *state = bus;
+    return 0;
+}
+
+static inline int bus_close(void **state)
+{
+    bus_release(*state);
+    free(*state);
+    return 0;
+}
+
 #endif

@@ -1,21 +1,6 @@
 /* Every record counted once: gaps, duplicates, answers, marks, lives. Messages and time are scripted. */
 #include "bus.h"
 
-static int open_bus(void **state)
-{
-    struct bus *bus = malloc(sizeof *bus);
-    bus_init(bus);
-    *state = bus;
-    return 0;
-}
-
-static int close_bus(void **state)
-{
-    bus_release(*state);
-    free(*state);
-    return 0;
-}
-
 static const char ours[] = "LLLLLLLLLLLLLLLL", foreign[] = "ffffffffffffffff", other[] = "oooooooooooooooo";
 
 static void records_count_once_however_often_they_come(void **state)
@@ -550,7 +535,7 @@ static void a_full_table_refuses_until_one_is_silent_for_a_minute(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_bus, close_bus)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, bus_open, bus_close)
     const struct CMUnitTest tests[] = {
         TEST(records_count_once_however_often_they_come),
         TEST(a_gap_is_asked_for_after_some_patience),

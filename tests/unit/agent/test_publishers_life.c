@@ -1,21 +1,6 @@
 /* Gauges, and who lives: snapshots under the throttle, several publishers of a source, timeouts, final beats. */
 #include "bus.h"
 
-static int open_bus(void **state)
-{
-    struct bus *bus = malloc(sizeof *bus);
-    bus_init(bus);
-    *state = bus;
-    return 0;
-}
-
-static int close_bus(void **state)
-{
-    bus_release(*state);
-    free(*state);
-    return 0;
-}
-
 static const char ours[] = "LLLLLLLLLLLLLLLL";
 
 static void step(struct bus *bus, char from, uint64_t number, double time, int running)
@@ -359,7 +344,7 @@ static void the_latest_of_a_hello_sets_gauges_alone(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_bus, close_bus)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, bus_open, bus_close)
     const struct CMUnitTest tests[] = {
         TEST(the_last_snapshot_gets_through_within_a_period_without_another_message),
         TEST(the_clock_of_one_host_orders_snapshots_and_replayed_ones_disturb_nothing),

@@ -9,21 +9,6 @@ enum {
     PASS_MS = 50, /* between two passes of the throttle */
 };
 
-static int open_bus(void **state)
-{
-    struct bus *bus = malloc(sizeof *bus);
-    bus_init(bus);
-    *state = bus;
-    return 0;
-}
-
-static int close_bus(void **state)
-{
-    bus_release(*state);
-    free(*state);
-    return 0;
-}
-
 static struct agent_contribution *schedulers[SCHEDULERS];
 
 /* One publisher with all of them: replicas of stages, as an orchestrator has them. */
@@ -182,7 +167,7 @@ static void the_last_snapshots_before_silence_all_leave_without_another_message(
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_bus, close_bus)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, bus_open, bus_close)
     const struct CMUnitTest tests[] = {
         TEST(none_of_hundreds_of_schedulers_starves_another),
         TEST(schedulers_out_of_step_get_through_as_they_come),

@@ -13,22 +13,6 @@
     "counted_by: \"engine 17\"}"
 #define FOREIGN "FFFFFFFFFFFFFFFF"
 
-static int open_bus(void **state)
-{
-    struct bus *bus = malloc(sizeof *bus);
-    assert_non_null(bus);
-    bus_init(bus);
-    *state = bus;
-    return 0;
-}
-
-static int close_bus(void **state)
-{
-    bus_release(*state);
-    free(*state);
-    return 0;
-}
-
 /* A record with these observations. */
 static void observe(struct bus *bus, char from, uint64_t number, uint32_t source, const char *observations)
 {
@@ -460,7 +444,7 @@ static void a_state_without_totals_is_read(void **state)
     sb_buf_release(&file);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_bus, close_bus)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, bus_open, bus_close)
 
 int main(void)
 {
