@@ -162,6 +162,11 @@ struct sb_catalog_file {
     unsigned layer; /* what it has replaces what files of lower layers have under the same name */
 };
 
+/* A file of an operator's, whole; its text is in *text, which the caller releases in any case. What is wrong with the
+ * file is said to be so of `flag`. */
+enum sb_rc sb_catalog_file_read(struct sb_catalog_file *out, struct sb_buf *text, const char *path, const char *flag,
+                                struct sb_err *err) SB_CHECK;
+
 /* The files of schemas/catalog, embedded at build time, in name order. */
 extern const struct sb_catalog_file sb_catalog_embedded[];
 extern const size_t sb_catalog_embedded_count;

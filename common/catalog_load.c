@@ -36,6 +36,17 @@ static void release(struct files *files)
     free(files->at);
 }
 
+enum sb_rc sb_catalog_file_read(struct sb_catalog_file *out, struct sb_buf *text, const char *path, const char *flag,
+                                struct sb_err *err)
+{
+    sb_buf_init(text, SB_FILE_MAX);
+    enum sb_rc rc = sb_file_read(path, text, err);
+    if (rc != SB_OK)
+        return sb_fail_at(err, rc, "%s", flag);
+    *out = (struct sb_catalog_file){.name = path, .text = text->len ? (const char *) text->data : "", .len = text->len};
+    return SB_OK;
+}
+
 /* Adds a file; its texts belong to files from then on. */
 static enum sb_rc add_file(struct files *files, const char *dir, const char *name, struct sb_err *err)
 {

@@ -537,12 +537,7 @@ static enum sb_rc read_document(struct sb_catalog_reader *self, struct sb_err *e
         {"families", true, read_family}, {"derived", true, sb_catalog_read_derived},
     };
 
-    enum sb_rc rc = sb_yaml_check_keys(&self->yaml, self->yaml.root, keys, "a catalog file", err);
-    if (rc != SB_OK)
-        return rc;
-    const char *version = sb_yaml_text(sb_yaml_get(&self->yaml, self->yaml.root, "version"));
-    if (!version || strcmp(version, "1") != 0)
-        return sb_yaml_fail(&self->yaml, self->yaml.root, err, "version must be 1");
+    enum sb_rc rc = sb_yaml_check_document(&self->yaml, keys, "a catalog file", err);
     for (size_t i = 0; rc == SB_OK && i < SB_COUNT(parts); i++)
         rc = read_items(self, parts[i].part, parts[i].is_exposed, parts[i].read, err);
     return rc;

@@ -124,6 +124,34 @@ enum sb_rc sb_yaml_check_keys(struct sb_yaml *self, const yaml_node_t *map, cons
     return SB_OK;
 }
 
+enum sb_rc sb_yaml_check_document(struct sb_yaml *self, const char *const *keys, const char *what, struct sb_err *err)
+{
+    enum sb_rc rc = sb_yaml_check_keys(self, self->root, keys, what, err);
+    if (rc != SB_OK)
+        return rc;
+    const char *version = sb_yaml_text(sb_yaml_get(self, self->root, "version"));
+    if (!version || strcmp(version, "1") != 0)
+        return sb_yaml_fail(self, self->root, err, "version must be 1");
+    return SB_OK;
+}
+
+enum sb_rc sb_yaml_entries(struct sb_yaml *self, const char *name, const char *noun, sb_yaml_entry add, void *arg,
+                           struct sb_err *err)
+{
+    yaml_node_t *map = sb_yaml_get(self, self->root, name);
+    if (!map || map->type != YAML_MAPPING_NODE)
+        return sb_yaml_fail(self, map ? map : self->root, err, "%s must be a map", name);
+    yaml_node_t *key, *node;
+    enum sb_rc rc = SB_OK;
+    for (size_t i = 0; rc == SB_OK && sb_yaml_pair(self, map, i, &key, &node); i++) {
+        const char *text = sb_yaml_text(key);
+        if (text && sb_yaml_get(self, map, text) != node)
+            return sb_yaml_fail(self, key, err, "%s'%s' stands here twice", noun, text);
+        rc = add(arg, key, node, err);
+    }
+    return rc;
+}
+
 enum sb_rc sb_yaml_string(struct sb_yaml *self, const yaml_node_t *map, const char *key, bool is_needed,
                           struct sb_arena *arena, const char **out, struct sb_err *err)
 {

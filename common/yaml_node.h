@@ -41,6 +41,17 @@ yaml_node_t *sb_yaml_get(struct sb_yaml *self, const yaml_node_t *map, const cha
 enum sb_rc sb_yaml_check_keys(struct sb_yaml *self, const yaml_node_t *map, const char *const *known, const char *what,
                               struct sb_err *err) SB_CHECK;
 
+/* A document of ours has these keys and no others, and is of version 1. */
+enum sb_rc sb_yaml_check_document(struct sb_yaml *self, const char *const *keys, const char *what, struct sb_err *err)
+    SB_CHECK;
+
+/* One entry of a map; its name is the text of key, if it has one. */
+typedef enum sb_rc (*sb_yaml_entry)(void *arg, yaml_node_t *key, yaml_node_t *node, struct sb_err *err);
+/* Gives each entry of the map that the document has under `name` to `add`. A name comes once; `noun` ("view ", or "")
+ * stands before one that doesn't in the message. */
+enum sb_rc sb_yaml_entries(struct sb_yaml *self, const char *name, const char *noun, sb_yaml_entry add, void *arg,
+                           struct sb_err *err) SB_CHECK;
+
 /* The scalar under a key, copied into the arena: NULL in *out when the key is absent (then an error if is_needed). */
 enum sb_rc sb_yaml_string(struct sb_yaml *self, const yaml_node_t *map, const char *key, bool is_needed,
                           struct sb_arena *arena, const char **out, struct sb_err *err) SB_CHECK;

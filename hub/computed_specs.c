@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/file.h"
 #include "common/text.h"
 #include "common/yaml_node.h"
 
@@ -213,8 +212,9 @@ static enum sb_rc full_name(struct context *self, yaml_node_t *key, const char *
     return *out ? SB_OK : sb_fail(err, SB_NOMEM, "computed metric '%s'", name);
 }
 
-static enum sb_rc add_spec(struct context *self, yaml_node_t *key, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc add_spec(void *arg, yaml_node_t *key, yaml_node_t *node, struct sb_err *err)
 {
+    struct context *self = arg;
     struct hub_computed_specs *specs = self->specs;
     struct hub_computed_spec spec = {.file = sb_arena_text(&specs->arena, self->yaml.file, strlen(self->yaml.file)),
                                      .line = sb_yaml_line(key)};
@@ -238,23 +238,8 @@ static enum sb_rc add_spec(struct context *self, yaml_node_t *key, yaml_node_t *
 static enum sb_rc read_document(struct context *self, struct sb_err *err)
 {
     static const char *const keys[] = {"version", "computed", NULL};
-    enum sb_rc rc = sb_yaml_check_keys(&self->yaml, self->yaml.root, keys, "a file of computed metrics", err);
-    if (rc != SB_OK)
-        return rc;
-    const char *version = sb_yaml_text(sb_yaml_get(&self->yaml, self->yaml.root, "version"));
-    if (!version || strcmp(version, "1") != 0)
-        return sb_yaml_fail(&self->yaml, self->yaml.root, err, "version must be 1");
-    yaml_node_t *map = sb_yaml_get(&self->yaml, self->yaml.root, "computed");
-    if (!map || map->type != YAML_MAPPING_NODE)
-        return sb_yaml_fail(&self->yaml, map ? map : self->yaml.root, err, "computed must be a map");
-    yaml_node_t *key, *node;
-    for (size_t i = 0; rc == SB_OK && sb_yaml_pair(&self->yaml, map, i, &key, &node); i++) {
-        const char *name = sb_yaml_text(key);
-        if (name && sb_yaml_get(&self->yaml, map, name) != node)
-            return sb_yaml_fail(&self->yaml, key, err, "'%s' stands here twice", name);
-        rc = add_spec(self, key, node, err);
-    }
-    return rc;
+    enum sb_rc rc = sb_yaml_check_document(&self->yaml, keys, "a file of computed metrics", err);
+    return rc == SB_OK ? sb_yaml_entries(&self->yaml, "computed", "", add_spec, self, err) : rc;
 }
 
 enum sb_rc hub_computed_specs_read(struct hub_computed_specs *self, const struct sb_catalog_file *file,
@@ -272,17 +257,10 @@ enum sb_rc hub_computed_specs_read(struct hub_computed_specs *self, const struct
 static enum sb_rc read_operators(struct hub_computed_specs *self, const char *path, const struct sb_catalog *catalog,
                                  struct sb_err *err)
 {
-    struct sb_buf text;
-    sb_buf_init(&text, SB_FILE_MAX);
-    enum sb_rc rc = sb_file_read(path, &text, err);
-    if (rc != SB_OK)
-        sb_fail_at(err, rc, "--computed");
-    const struct sb_catalog_file file = {
-        .name = path, .text = text.len ? (const char *) text.data : "", .len = text.len};
-    if (rc == SB_OK)
-        rc = hub_computed_specs_read(self, &file, catalog, err);
-    sb_buf_release(&text);
-    return rc;
+    SB_OWN(sb_buf_release) struct sb_buf text;
+    struct sb_catalog_file file;
+    enum sb_rc rc = sb_catalog_file_read(&file, &text, path, "--computed", err);
+    return rc == SB_OK ? hub_computed_specs_read(self, &file, catalog, err) : rc;
 }
 
 enum sb_rc hub_computed_specs_load(struct hub_computed_specs *self, const char *path, const char *prefix,

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "common/file.h"
 #include "common/text.h"
 #include "common/yaml_node.h"
 #include "hub/view.h"
@@ -162,8 +161,9 @@ static enum sb_rc read_view(struct context *self, yaml_node_t *node, struct hub_
     return rc == SB_OK ? read_flags(self, node, spec, err) : rc;
 }
 
-static enum sb_rc add_view(struct context *self, yaml_node_t *key, yaml_node_t *node, struct sb_err *err)
+static enum sb_rc add_view(void *arg, yaml_node_t *key, yaml_node_t *node, struct sb_err *err)
 {
+    struct context *self = arg;
     struct hub_view_specs *specs = self->specs;
     const char *name = sb_yaml_text(key);
     if (!name || !is_view_name(name))
@@ -188,23 +188,8 @@ static enum sb_rc add_view(struct context *self, yaml_node_t *key, yaml_node_t *
 static enum sb_rc read_document(struct context *self, struct sb_err *err)
 {
     static const char *const keys[] = {"version", "views", NULL};
-    enum sb_rc rc = sb_yaml_check_keys(&self->yaml, self->yaml.root, keys, "a file of views", err);
-    if (rc != SB_OK)
-        return rc;
-    const char *version = sb_yaml_text(sb_yaml_get(&self->yaml, self->yaml.root, "version"));
-    if (!version || strcmp(version, "1") != 0)
-        return sb_yaml_fail(&self->yaml, self->yaml.root, err, "version must be 1");
-    yaml_node_t *map = sb_yaml_get(&self->yaml, self->yaml.root, "views");
-    if (!map || map->type != YAML_MAPPING_NODE)
-        return sb_yaml_fail(&self->yaml, map ? map : self->yaml.root, err, "views must be a map");
-    yaml_node_t *key, *node;
-    for (size_t i = 0; rc == SB_OK && sb_yaml_pair(&self->yaml, map, i, &key, &node); i++) {
-        const char *name = sb_yaml_text(key);
-        if (name && sb_yaml_get(&self->yaml, map, name) != node)
-            return sb_yaml_fail(&self->yaml, key, err, "view '%s' stands here twice", name);
-        rc = add_view(self, key, node, err);
-    }
-    return rc;
+    enum sb_rc rc = sb_yaml_check_document(&self->yaml, keys, "a file of views", err);
+    return rc == SB_OK ? sb_yaml_entries(&self->yaml, "views", "view ", add_view, self, err) : rc;
 }
 
 enum sb_rc hub_view_specs_read(struct hub_view_specs *self, const struct sb_catalog_file *file, struct sb_err *err)
@@ -220,17 +205,10 @@ enum sb_rc hub_view_specs_read(struct hub_view_specs *self, const struct sb_cata
 
 static enum sb_rc read_operators(struct hub_view_specs *self, const char *path, struct sb_err *err)
 {
-    struct sb_buf text;
-    sb_buf_init(&text, SB_FILE_MAX);
-    enum sb_rc rc = sb_file_read(path, &text, err);
-    if (rc != SB_OK)
-        sb_fail_at(err, rc, "--views");
-    const struct sb_catalog_file file = {
-        .name = path, .text = text.len ? (const char *) text.data : "", .len = text.len};
-    if (rc == SB_OK)
-        rc = hub_view_specs_read(self, &file, err);
-    sb_buf_release(&text);
-    return rc;
+    SB_OWN(sb_buf_release) struct sb_buf text;
+    struct sb_catalog_file file;
+    enum sb_rc rc = sb_catalog_file_read(&file, &text, path, "--views", err);
+    return rc == SB_OK ? hub_view_specs_read(self, &file, err) : rc;
 }
 
 enum sb_rc hub_view_specs_load(struct hub_view_specs *self, const char *path, struct sb_err *err)
